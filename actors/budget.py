@@ -1,0 +1,142 @@
+"""Budgets and limits as people write them."""
+
+from __future__ import annotations
+
+import enum
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from .errors import UsageError
+from .messages import LaneBound
+from .usage import MICROSECONDS, picodollars
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Dimension(enum.StrEnum):
+    """What a budget can bound; the names people write in `Budget`."""
+
+    TOKENS = "tokens"
+    INPUT_TOKENS = "input_tokens"
+    OUTPUT_TOKENS = "output_tokens"
+    COST = "usd"
+    MODEL_CALLS = "model_calls"
+    TOOL_CALLS = "tool_calls"
+    SECONDS = "seconds"
+    AGENTS = "agents"
+    DEPTH = "depth"
+
+
+def _count(instance: object, field: attrs.Attribute[int | None], value: object) -> None:
+    del instance
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        msg = f"Budget({field.name}=...) is a whole number from 0, or None for no limit; got {value!r}"
+        raise UsageError(msg)
+
+
+def _count_field() -> int | None:
+    field: int | None = attrs.field(default=None, validator=_count, kw_only=True)
+    return field
+
+
+@attrs.frozen
+class Budget:
+    """What an agent and all below it may spend. None is no limit, 0 is nothing left.
+
+    Args:
+        usd: dollars, a string, int or Decimal. seconds: in which a turn of the agent runs.
+        tokens, input_tokens, output_tokens, model_calls, tool_calls: counts over the whole subtree.
+        agents: agents alive below at once. depth: levels below.
+        soft, critical: shares of a limit at which the agent, its parent and watchers are told, 0 to 1.
+        on_exhausted: `wrap_up` (one last response without tools), `park` (wait for a grant), `fail`.
+    """
+
+    usd: Decimal | str | int | None = attrs.field(default=None, kw_only=True)
+    tokens: int | None = _count_field()
+    input_tokens: int | None = _count_field()
+    output_tokens: int | None = _count_field()
+    model_calls: int | None = _count_field()
+    tool_calls: int | None = _count_field()
+    seconds: float | None = attrs.field(default=None, kw_only=True)
+    agents: int | None = _count_field()
+    depth: int | None = _count_field()
+    soft: float = attrs.field(default=0.7, kw_only=True)
+    critical: float = attrs.field(default=0.9, kw_only=True)
+    on_exhausted: str = attrs.field(default="wrap_up", kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse contradictions where the budget is written."""
+        if self.usd is not None:
+            picodollars(self.usd)
+        if self.seconds is not None and not self.seconds >= 0:
+            msg = f"Budget(seconds=...) is a number from 0, or None for no limit; got {self.seconds!r}"
+            raise UsageError(msg)
+        if not 0 <= self.soft <= self.critical <= 1:
+            msg = f"Budget needs 0 <= soft <= critical <= 1; got soft={self.soft!r}, critical={self.critical!r}"
+            raise UsageError(msg)
+        if self.on_exhausted not in ON_EXHAUSTED:
+            msg = f"Budget(on_exhausted=...) is one of {', '.join(ON_EXHAUSTED)}; got {self.on_exhausted!r}"
+            raise UsageError(msg)
+
+    def limits(self) -> Iterator[tuple[Dimension, int]]:
+        """The limits that are set, in whole units: picodollars, microseconds, counts."""
+        if self.usd is not None:
+            yield Dimension.COST, picodollars(self.usd)
+        if self.seconds is not None:
+            yield Dimension.SECONDS, int(self.seconds * MICROSECONDS)
+        for dimension in _COUNTED:
+            value: int | None = getattr(self, dimension.value)
+            if value is not None:
+                yield dimension, value
+
+
+ON_EXHAUSTED: Final = ("wrap_up", "park", "fail")
+_COUNTED: Final = (
+    Dimension.TOKENS,
+    Dimension.INPUT_TOKENS,
+    Dimension.OUTPUT_TOKENS,
+    Dimension.MODEL_CALLS,
+    Dimension.TOOL_CALLS,
+    Dimension.AGENTS,
+    Dimension.DEPTH,
+)
+
+
+@attrs.frozen(kw_only=True)
+class Limits:
+    """Bounds of one agent. Everything is bounded; raise what your case needs.
+
+    Args:
+        model_calls_per_turn: requests in one turn.
+        invalid_responses: responses in a row whose every call had invalid arguments.
+        identical_failures: calls of one name and arguments that fail in a row.
+        parallel_calls: calls of one batch that run at once.
+        calls_per_response: calls taken from one response; the rest are refused with a result.
+        result_chars: characters of a tool result that the model is shown.
+        output_repairs: how often a structured answer may be asked again.
+        steer, send: what the lanes hold.
+        first_event_s, between_events_s: deadlines of a stream. attempts: tries at one request.
+        turn_s: seconds one turn may take, or None.
+        hard_s: how long a request waits for tools that an abort left behind (REQ-2).
+    """
+
+    model_calls_per_turn: int = 50
+    invalid_responses: int = 3
+    identical_failures: int = 4
+    parallel_calls: int = 8
+    calls_per_response: int = 128
+    result_chars: int = 64_000
+    output_repairs: int = 2
+    steer: LaneBound = LaneBound()
+    send: LaneBound = LaneBound()
+    first_event_s: float = 120.0
+    between_events_s: float = 60.0
+    attempts: int = 4
+    turn_s: float | None = None
+    hard_s: float = 10.0
+
+
+DEFAULT_LIMITS: Final = Limits()

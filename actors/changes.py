@@ -1,0 +1,278 @@
+"""Change sets: what one commit carries, all or none; and the rows they write.
+
+A change set is handed over whole. Each operation returns a value or fails the set, and then nothing of it is
+written. No user code runs inside. Every row the store keeps has the tree and the epoch of the set that wrote it.
+
+Who writes what, so that no row has two writers: an `AgentRow` is written by the agent's own loop only (and once
+by its maker); what others change (intake, counters, message states) changes by operations that the store
+carries out itself.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, TypeAlias
+
+import attrs
+
+from .ids import AgentId, CallId, MessageId, RunId, TreeId, TurnId
+from .messages import Envelope, LaneBound, Outcome, ReceiptState
+from .transcript import Record, ResultRecord
+from .usage import NO_USAGE, NOTHING, Amounts, Usage
+
+
+class Intake(enum.StrEnum):
+    """Whether an agent accepts messages."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
+class CallState(enum.StrEnum):
+    """Where a tool call of an open batch is."""
+
+    PLANNED = "planned"
+    STARTED = "started"
+    SETTLED = "settled"
+    UNKNOWN = "unknown"
+    """Its end was never seen; the row outlives the batch, so that the same call asks for approval (TOL-3)."""
+
+
+@attrs.frozen
+class OpenTurn:
+    """What the store must know of a turn that is under way.
+
+    Attributes:
+        number, run: counted per agent from 1. step: the last whose request was started, from 1.
+        asking: a request is under way: its reservation is `held`.
+        held: what the open request reserved; charged whole if the turn's process dies (REC, BUD-7).
+        tries: how often recovery found it open.
+        consumed: the messages it consumed, for the dead letters and the reply.
+        output: name of the type the answer owes. started_run: usage and spending when the run began.
+    """
+
+    number: int
+    run: int
+    step: int = 0
+    asking: bool = False
+    held: Amounts = NOTHING
+    tries: int = 0
+    consumed: tuple[MessageId, ...] = ()
+    output: str | None = None
+
+
+@attrs.frozen
+class AgentRow:
+    """An agent as the store keeps it; written by its own loop.
+
+    Attributes:
+        parent: path of the parent, `""` for a root. name: of the spec. digest: of the spec.
+        owes: it has an open turn or was told to work; with queued messages, what recovery looks for.
+        turns, runs: how many were begun. usage, spent: the agent's own, without its children's.
+        budget: JSON text of the agent's own budget, or None. key: as given to `start`/`run`.
+        task_digest: of the task given with `key`. suspended: why it is, or None.
+        reply_to: a background child's parent gets the report as a message in this lane; None for others.
+        started_by: the call that started it, or None.
+        last: the outcome of its last turn.
+    """
+
+    agent: AgentId
+    parent: str
+    name: str
+    digest: str
+    owes: bool = False
+    turns: int = 0
+    runs: int = 0
+    open: OpenTurn | None = None
+    usage: Usage = NO_USAGE
+    spent: Amounts = NOTHING
+    cost_known: bool = True
+    budget: str | None = None
+    key: str | None = None
+    task_digest: str | None = None
+    suspended: str | None = None
+    background: bool = False
+    started_by: CallId | None = None
+    last: Outcome | None = None
+
+
+@attrs.frozen
+class CallRow:
+    """A call of an open batch; erased in the commit that appends its result (TOL-4)."""
+
+    call: CallId
+    agent: AgentId
+    turn: TurnId
+    name: str
+    arguments: str
+    state: CallState
+    tries: int = 1
+    result: ResultRecord | None = None
+
+
+@attrs.frozen
+class OutcomeRow:
+    """The outcome of a turn, kept for those who ask later (ACC-9)."""
+
+    turn: TurnId
+    agent: AgentId
+    run: RunId
+    outcome: Outcome
+
+
+@attrs.frozen
+class KvRow:
+    """A value of a key-value store. `scope`: `agent`, a run id or a call id. `value`: JSON text."""
+
+    agent: AgentId
+    scope: str
+    key: str
+    value: str
+
+
+Row: TypeAlias = AgentRow | CallRow | OutcomeRow | KvRow
+RowKey: TypeAlias = tuple[str, ...]
+
+
+def row_key(row: Row) -> RowKey:
+    """The primary key of a row within its class."""
+    match row:
+        case AgentRow(agent=agent):
+            return (agent,)
+        case CallRow(call=call):
+            return (call,)
+        case OutcomeRow(turn=turn):
+            return (turn,)
+        case KvRow(agent=agent, scope=scope, key=key):
+            return (agent, scope, key)
+
+
+# -- operations --------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Append:
+    """Append records to an agent's conversation, the first at index `at`.
+
+    Returns the new length. Fails (`Conflict`) unless the conversation has exactly `at` records: another wrote.
+    """
+
+    agent: AgentId
+    at: int
+    records: tuple[Record, ...]
+
+
+@attrs.frozen
+class Put:
+    """Write a row, replacing the one of its key. With `fresh`, fails (`Conflict`) where one stands. Returns None."""
+
+    row: Row
+    fresh: bool = False
+
+
+@attrs.frozen
+class Erase:
+    """Remove rows of a class whose key begins with `prefix` (whole parts). Returns how many."""
+
+    table: type[Row]
+    prefix: RowKey
+
+
+@attrs.frozen
+class Enqueue:
+    """Put a message last in its lane, and mark that the agent owes work (ACC-1).
+
+    Returns the place: a `Placed`, of the first acceptance where sender and key were seen before (ACC-7).
+    Fails: no such agent (`UnknownPath`), intake not open and lane not control (`AgentClosed`), over the bound
+    (`MailboxFull`, `MessageTooLarge`; never for a reserved place).
+    """
+
+    envelope: Envelope
+    bound: LaneBound
+
+
+@attrs.frozen
+class Placed:
+    """Where a message stands. `again`: an earlier acceptance under the same key."""
+
+    message: MessageId
+    seq: int
+    again: bool = False
+
+
+@attrs.frozen
+class Claim:
+    """Take messages out of the mailbox for a turn: each must be queued or held (CON-3). Returns None.
+
+    Fails (`Conflict`) where one is not, or where `messages` is empty: a set that claims nothing changes nothing.
+    """
+
+    agent: AgentId
+    messages: tuple[MessageId, ...]
+    turn: TurnId
+
+
+@attrs.frozen
+class Move:
+    """Change the state of messages from one of `frm` to `to`. Returns the ids moved, in order of acceptance.
+
+    `messages`: those; None: all of the agent's send and steer lanes. Named ones in another state fail the set
+    (`Conflict`).
+    """
+
+    agent: AgentId
+    frm: tuple[ReceiptState, ...]
+    to: ReceiptState
+    messages: tuple[MessageId, ...] | None = None
+    reason: str | None = None
+
+
+@attrs.frozen
+class Shut:
+    """Change an agent's intake (CLS-1). Returns True if it was changed, False where it was there already or beyond."""
+
+    agent: AgentId
+    to: Intake
+
+
+@attrs.frozen
+class Require:
+    """Fail (`Conflict`) unless the row's field equals the value. Returns None."""
+
+    table: type[Row]
+    key: RowKey
+    field: str
+    equals: object
+
+
+@attrs.frozen
+class Bump:
+    """Add `by` to a counter (0 where there is none). Returns the new value; fails (`Conflict`) above `bound`."""
+
+    counter: str
+    by: int = 1
+    bound: int | None = None
+
+
+Operation: TypeAlias = Append | Put | Erase | Enqueue | Claim | Move | Shut | Require | Bump
+
+
+@attrs.frozen
+class ChangeSet:
+    """Operations that one commit carries.
+
+    Attributes:
+        tree: whose rows these are. epoch: the owner's, checked against the tree's (`Fenced`); None for what
+        any process may do: accept a message.
+    """
+
+    tree: TreeId
+    epoch: int | None
+    operations: tuple[Operation, ...]
+
+
+Value: TypeAlias = int | bool | Placed | tuple[MessageId, ...] | None
+Values: TypeAlias = tuple[Value, ...]
+
+NO_OPERATIONS: Final[tuple[Operation, ...]] = ()

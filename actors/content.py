@@ -1,0 +1,95 @@
+"""What a message is made of: text, images, files; and the trust it carries."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final, TypeAlias
+
+import attrs
+
+from .errors import UsageError
+
+
+class Trust(enum.StrEnum):
+    """How far content may be believed; a derived message has the least of what it came from."""
+
+    TRUSTED = "trusted"
+    WORKSPACE = "workspace"
+    EXTERNAL = "external"
+
+
+@attrs.frozen
+class Text:
+    """Plain text."""
+
+    text: str
+
+
+@attrs.frozen
+class Image:
+    """An image, inline as base64 or by reference.
+
+    Args:
+        media_type: for example `image/png`.
+        data: base64 of the bytes, or None where `url` is given.
+        url: where the model's server fetches it, or None.
+    """
+
+    media_type: str
+    data: str | None = None
+    url: str | None = None
+
+
+@attrs.frozen
+class File:
+    """A file, inline as base64."""
+
+    name: str
+    media_type: str
+    data: str
+
+
+Part: TypeAlias = Text | Image | File
+Content: TypeAlias = tuple[Part, ...]
+
+PART_OVERHEAD_BYTES: Final = 16
+
+
+def as_content(value: object) -> Content:
+    """Content from what people write: a string, one part, or a sequence of strings and parts.
+
+    Raises:
+        UsageError: for anything else, or where nothing is in it.
+    """
+    match value:
+        case str():
+            return (Text(value),)
+        case Text() | Image() | File():
+            return (value,)
+        case list() | tuple() if value:
+            return tuple(part for item in value for part in as_content(item))
+        case _:
+            msg = f"a message is text, Text, Image, File or a list of them; got {value!r}"
+            raise UsageError(msg)
+
+
+def text_of(content: Content) -> str:
+    """The text of content, parts joined by a line break; images and files are left out."""
+    if len(content) == 1 and isinstance(content[0], Text):
+        return content[0].text
+    return "\n".join(part.text for part in content if isinstance(part, Text))
+
+
+def size_of(content: Content) -> int:
+    """About how many bytes content takes: what mailboxes are bounded in."""
+    total = 0
+    for part in content:
+        match part:
+            case Text(text=text):
+                total += len(text) if text.isascii() else len(text.encode())
+            case Image(data=data, url=url):
+                total += len(data or "") + len(url or "")
+            case File(name=name, data=data):
+                total += len(name) + len(data)
+        total += PART_OVERHEAD_BYTES
+    return total

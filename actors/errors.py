@@ -1,0 +1,310 @@
+"""Every error that callboard raises, drawn as a tree, in families by who must act.
+
+    CallboardError
+    ├── UsageError            fix the calling code
+    │   ├── UnknownPath         no such agent in this store
+    │   ├── InsideLoop          a sync entry was called where an event loop runs
+    │   └── WaitCycle           the wait would never end; send instead
+    ├── ProviderError         the model's side; `retry_after_s` where the server named one
+    │   ├── Rejected            it will never accept this (bad key, bad request, quota gone)
+    │   ├── Overloaded          it may pass: rate limit, overload, server error
+    │   ├── Malformed           what came is not what the protocol says
+    │   ├── Broken              the connection failed, stalled or ended early
+    │   └── ContextOverflow     the conversation does not fit the model's window
+    ├── BudgetError           raise the limit, or stop
+    │   ├── Exhausted           node, dimension, limit, spent, asked
+    │   ├── SpawnLimit          breadth, depth or number of agents
+    │   └── LimitReached        a bound of one turn (model calls, failing calls, repairs)
+    ├── MailboxError          the message, which is attached, was not accepted
+    │   ├── MailboxFull
+    │   ├── MessageTooLarge
+    │   └── AgentClosed
+    ├── LifecycleError        the agent did not come to an answer
+    │   ├── Aborted, Killed, Crashed, Unfinished, SpecMissing
+    ├── StoreError            the store's side
+    │   ├── Fenced, Corrupt, Unavailable, NewerSchema, OwnedElsewhere, Conflict
+    └── InternalError         a bug of ours: report it
+
+A message says what happened, the value met, what would be accepted, and what to do next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class CallboardError(Exception):
+    """Above every error of callboard.
+
+    Attributes:
+        kind: a stable word for programs and for stored reports; never the class name by accident.
+    """
+
+    kind: ClassVar[str] = "error"
+
+
+class UsageError(CallboardError):
+    """The calling code is wrong; the message says what to write instead."""
+
+    kind = "usage"
+
+
+class UnknownPath(UsageError):
+    """No agent of this path is in the store."""
+
+    kind = "unknown_path"
+
+
+class InsideLoop(UsageError):
+    """A synchronous entry was called in a thread that already runs an event loop."""
+
+    kind = "inside_loop"
+
+
+class WaitCycle(UsageError):
+    """A wait that could never end was refused; nothing has changed (REE-2).
+
+    Attributes:
+        path: who waits for whom, from the one that asked, round to itself; each entry names agent, turn and tool.
+    """
+
+    kind = "wait_cycle"
+
+    def __init__(self, message: str, path: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.path = tuple(path)
+
+
+class ProviderError(CallboardError):
+    """A model call failed.
+
+    Attributes:
+        reason: the neutral kind (`rate_limit`, `auth`, `stream_truncated`, …).
+        retry_after_s: seconds the server asked to wait, or None.
+        status: the HTTP status, or None.
+        request_id: the server's id of the request, or None.
+        code: the server's own error code, or None.
+    """
+
+    kind = "provider"
+    retryable: ClassVar[bool] = False
+
+    def __init__(  # noqa: PLR0913 - one keyword per fact the wire gives
+        self,
+        message: str,
+        *,
+        reason: str = "server",
+        retry_after_s: float | None = None,
+        status: int | None = None,
+        request_id: str | None = None,
+        code: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        self.status = status
+        self.request_id = request_id
+        self.code = code
+
+
+class Rejected(ProviderError):
+    """It cannot pass by asking again: key, request, model name, quota, content filter."""
+
+    kind = "rejected"
+
+
+class Overloaded(ProviderError):
+    """It may pass later: rate limit, overload, server error, timeout of the server."""
+
+    kind = "overloaded"
+    retryable = True
+
+
+class Malformed(ProviderError):
+    """The answer breaks the protocol: bad JSON, no content, a malformed tool call."""
+
+    kind = "malformed"
+    retryable = True
+
+
+class Broken(ProviderError):
+    """The connection was refused, reset, stalled or ended before the answer was whole."""
+
+    kind = "broken"
+    retryable = True
+
+
+class ContextOverflow(ProviderError):
+    """The conversation does not fit the window; it is compacted once, then this is raised."""
+
+    kind = "context_overflow"
+
+
+class BudgetError(CallboardError):
+    """A limit binds: raise it, or stop."""
+
+    kind = "budget"
+
+
+class Exhausted(BudgetError):
+    """A reservation was refused (BUD-8).
+
+    Attributes:
+        node: path of the agent whose budget binds.
+        dimension: `tokens`, `cost`, `model_calls`, …
+        limit, spent, asked: in the dimension's own unit (cost in dollars, time in seconds), as text-exact numbers.
+    """
+
+    kind = "exhausted"
+
+    def __init__(self, node: str, dimension: str, *, limit: object, spent: object, asked: object) -> None:
+        super().__init__(
+            f"budget of {node} exhausted: {dimension} limit {limit}, spent or held {spent}, asked {asked};"
+            f" raise it with grant({node!r}, Budget({dimension}=...)) or start with a larger budget"
+        )
+        self.node = node
+        self.dimension = dimension
+        self.limit = limit
+        self.spent = spent
+        self.asked = asked
+
+
+class SpawnLimit(BudgetError):
+    """A tree may not grow further: depth, live agents or agents ever."""
+
+    kind = "spawn_limit"
+
+
+class LimitReached(BudgetError):
+    """A bound of one turn was reached (TRN-7)."""
+
+    kind = "limit_reached"
+
+
+class MailboxError(CallboardError):
+    """A message was not accepted and stands nowhere.
+
+    Attributes:
+        message: what was to be sent, as given.
+    """
+
+    kind = "mailbox"
+
+    def __init__(self, text: str, message: object = None) -> None:
+        super().__init__(text)
+        self.message = message
+
+
+class MailboxFull(MailboxError):
+    """The lane holds as many messages or bytes as it may; nothing was written."""
+
+    kind = "mailbox_full"
+
+
+class MessageTooLarge(MailboxError):
+    """One message is larger than a message may be; nothing was written."""
+
+    kind = "message_too_large"
+
+
+class AgentClosed(MailboxError):
+    """The agent is closing or closed and accepts nothing new."""
+
+    kind = "agent_closed"
+
+
+class LifecycleError(CallboardError):
+    """An agent did not come to an answer."""
+
+    kind = "lifecycle"
+
+
+class Aborted(LifecycleError):
+    """The run was aborted."""
+
+    kind = "aborted"
+
+
+class Killed(LifecycleError):
+    """The agent was killed."""
+
+    kind = "killed"
+
+
+class Crashed(LifecycleError):
+    """The agent's loop ended with an unexpected exception."""
+
+    kind = "crashed"
+
+
+class Unfinished(LifecycleError):
+    """The run has no answer yet: it needs input, is parked, suspended or closed."""
+
+    kind = "unfinished"
+
+
+class SpecMissing(LifecycleError):
+    """A stored agent's spec is not in the registry; pass it in `agents=`."""
+
+    kind = "spec_missing"
+
+
+class StoreError(CallboardError):
+    """The store could not do what was asked."""
+
+    kind = "store"
+
+
+class Fenced(StoreError):
+    """Another owner has the tree: this one writes nothing more and stops."""
+
+    kind = "fenced"
+
+
+class Conflict(StoreError):
+    """A row was not as the change set required; nothing of the set was written."""
+
+    kind = "conflict"
+
+
+class Corrupt(StoreError):
+    """The file is not a store, or a row cannot be read."""
+
+    kind = "corrupt"
+
+
+class Unavailable(StoreError):
+    """The store cannot be reached or written now (disk full, I/O error, read-only, busy)."""
+
+    kind = "unavailable"
+
+
+class NewerSchema(StoreError):
+    """The store was written by a newer callboard."""
+
+    kind = "newer_schema"
+
+
+class OwnedElsewhere(StoreError):
+    """Another process owns the store."""
+
+    kind = "owned_elsewhere"
+
+
+class InternalError(CallboardError):
+    """A bug of ours; please report it with the message."""
+
+    kind = "internal"
+
+
+def _tree(root: type[CallboardError]) -> dict[str, type[CallboardError]]:
+    found = {root.kind: root}
+    for child in root.__subclasses__():
+        found |= _tree(child)
+    return found
+
+
+BY_KIND: Final = _tree(CallboardError)

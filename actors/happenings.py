@@ -1,0 +1,277 @@
+"""Typed events: everything that happens, in causal order per agent (EVT-1).
+
+Every event names the agent's `path`, the `run`, `turn` and `attempt` it belongs to (0 where there is none), its `seq`
+in the agent's own order, and `at`, seconds on the supervisor's clock. Deltas carry the seq of what came before them.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from .ids import AgentId, CallId, MessageId
+from .messages import Outcome
+from .transcript import Stop
+from .usage import Usage
+
+
+@attrs.frozen(kw_only=True)
+class Event:
+    """What all events have."""
+
+    path: AgentId
+    seq: int = 0
+    at: float = 0.0
+    run: int = 0
+    turn: int = 0
+    attempt: int = 0
+
+
+# -- the agent ---------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class AgentStarted(Event):
+    """An agent was made; its task is accepted. `model`: what it will ask."""
+
+    name: str
+    model: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class AgentSettled(Event):
+    """No turn runs and none is requested."""
+
+
+@attrs.frozen(kw_only=True)
+class AgentSuspended(Event):
+    """It stopped before it was done; the store owes the work. `reason`: `leaving`, `spec_missing`, `store`, …"""
+
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class AgentClosed(Event):
+    """It accepts nothing more and has stopped. `reason`: why, or empty."""
+
+    reason: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class AgentCrashed(Event):
+    """Its loop ended with an exception that nothing expected."""
+
+    error: str
+
+
+@attrs.frozen(kw_only=True)
+class SpecChanged(Event):
+    """A stored agent goes on with a changed spec."""
+
+    before: str
+    after: str
+
+
+# -- messages ----------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class MessageAccepted(Event):
+    """A message is durable in its lane."""
+
+    message: MessageId
+    lane: str
+    sender: AgentId | None = None
+
+
+@attrs.frozen(kw_only=True)
+class MessageConsumed(Event):
+    """A message entered the conversation."""
+
+    message: MessageId
+    lane: str
+
+
+@attrs.frozen(kw_only=True)
+class MessageHeld(Event):
+    """An abort holds a message until a later one or `wake()` asks for a turn (ABT-4)."""
+
+    message: MessageId
+
+
+@attrs.frozen(kw_only=True)
+class MessageDead(Event):
+    """A message will not be answered; it is in the dead letters."""
+
+    message: MessageId
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class PostRefused(Event):
+    """A post, which nobody awaits, was refused (ACC-2)."""
+
+    message: MessageId
+    error: str
+
+
+# -- turns -------------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class TurnStarted(Event):
+    """A turn begins."""
+
+
+@attrs.frozen(kw_only=True)
+class TurnEnded(Event):
+    """The one terminal event of a turn, with its outcome (TRN-4)."""
+
+    outcome: Outcome
+
+
+@attrs.frozen(kw_only=True)
+class NoteWritten(Event):
+    """The runtime wrote a line for the model: a failure, a limit, a cut."""
+
+    note: str
+    text: str
+
+
+# -- model requests ----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class AdmissionWaited(Event):
+    """A request waits for a place at its model."""
+
+    model: str
+
+
+@attrs.frozen(kw_only=True)
+class RequestStarted(Event):
+    """An attempt at a request is sent. `estimate`: input tokens expected."""
+
+    model: str
+    estimate: int = 0
+
+
+@attrs.frozen(kw_only=True)
+class TextDelta(Event):
+    """Some text of the response in progress."""
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class ReasoningDelta(Event):
+    """Some reasoning of the response in progress."""
+
+    text: str
+
+
+@attrs.frozen(kw_only=True)
+class AttemptDiscarded(Event):
+    """An attempt failed: what came of it is void (REQ-3). `retry_in_s`: until the next, or None for the last."""
+
+    error: str
+    retry_in_s: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ResponseEnded(Event):
+    """The one terminal event of a response (TRN-4). `cost`: picodollars, None where no price is known."""
+
+    stop: Stop
+    text: str
+    usage: Usage
+    cost: int | None = None
+    model: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class RequestFailed(Event):
+    """A request came to no response: the other terminal event. `error`: kind and message."""
+
+    error: str
+
+
+# -- tool calls --------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class ToolStarted(Event):
+    """A call is on disk as started, and starts."""
+
+    call: CallId
+    name: str
+    arguments: str
+
+
+@attrs.frozen(kw_only=True)
+class ToolProgress(Event):
+    """A running call says how far it is. `done`, `total`: counts, or None."""
+
+    call: CallId
+    name: str
+    text: str = ""
+    done: int | None = None
+    total: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ToolEnded(Event):
+    """A call is settled. `text`: the beginning of its result."""
+
+    call: CallId
+    name: str
+    status: str
+    text: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ToolLate(Event):
+    """What a call left behind by an abort returned later; it never enters the conversation (TOL-14)."""
+
+    call: CallId
+    name: str
+    text: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class ToolStuck(Event):
+    """A call that was left behind still runs. `stack`: where."""
+
+    call: CallId
+    name: str
+    stack: str
+
+
+# -- budgets -----------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class BudgetStage(Event):
+    """A budget passed a stage. `stage`: soft, critical, exhausted; `path` is the node's."""
+
+    stage: str
+    dimension: str
+    limit: str
+    spent: str
+
+
+@attrs.frozen(kw_only=True)
+class Overrun(Event):
+    """A settlement exceeded its estimate. `amount`: in the dimension's whole unit."""
+
+    dimension: str
+    amount: int
+
+
+# -- watching ----------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(kw_only=True)
+class Missed(Event):
+    """This watcher was too slow: `count` events were not kept for it (EVT-2)."""
+
+    count: int

@@ -1,0 +1,178 @@
+"""What a mailbox holds: envelopes in lanes, the states of a receipt, and the outcome that answers a message."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import attrs
+
+from .content import Content, Trust, size_of
+from .ids import AgentId, CallId, MessageId, RunId, TurnId
+from .usage import NO_USAGE, NOTHING, Amounts, Usage
+
+
+class Lane(enum.StrEnum):
+    """One of the three FIFO parts of a mailbox; `control` overtakes, `steer` joins at the next boundary."""
+
+    CONTROL = "control"
+    STEER = "steer"
+    SEND = "send"
+
+
+class Purpose(enum.StrEnum):
+    """What a message is for."""
+
+    TASK = "task"
+    """Something to answer: a task, a question, steering."""
+    REPORT = "report"
+    """A background child's report; it uses the place reserved at the child's start."""
+    NOTICE = "notice"
+    """Something the agent is told."""
+    ANSWER = "answer"
+    """An answer to a child's question."""
+    ABORT = "abort"
+    CLOSE = "close"
+    KILL = "kill"
+
+
+class ReceiptState(enum.StrEnum):
+    """Where a message is; the last four are final and exactly one of them comes."""
+
+    PENDING = "pending"
+    QUEUED = "queued"
+    HELD = "held"
+    CONSUMED = "consumed"
+    WITHDRAWN = "withdrawn"
+    DEAD = "dead"
+    REFUSED = "refused"
+
+    @property
+    def final(self) -> bool:
+        """Whether the message has come to its end."""
+        return self in _FINAL
+
+
+_FINAL: Final = frozenset(
+    {ReceiptState.CONSUMED, ReceiptState.WITHDRAWN, ReceiptState.DEAD, ReceiptState.REFUSED},
+)
+
+ENVELOPE_BYTES: Final = 64
+
+
+@attrs.frozen
+class Envelope:
+    """A message with all that goes with it.
+
+    Attributes:
+        key: the sender's idempotency key, or None (ACC-7).
+        output: name of the type that the answer owes, or None; such a message opens a turn of its own.
+        interrupt: a steer that cuts what may be cut (CON-7).
+        target: for control messages, the turn they are meant for; for an ANSWER, the question's call id.
+        reserved: it takes a place that was reserved for it and is never refused (ACC-6).
+        reason: of an abort, close or kill.
+    """
+
+    id: MessageId
+    to: AgentId
+    lane: Lane
+    content: Content
+    sender: AgentId | None = None
+    purpose: Purpose = Purpose.TASK
+    key: str | None = None
+    output: str | None = None
+    interrupt: bool = False
+    trust: Trust = Trust.TRUSTED
+    target: str | None = None
+    reserved: bool = False
+    reason: str | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """What it counts in its lane's bound."""
+        return size_of(self.content) + ENVELOPE_BYTES
+
+
+@attrs.frozen
+class Queued:
+    """An accepted message with its place in the order of acceptance."""
+
+    seq: int
+    envelope: Envelope
+    state: ReceiptState = ReceiptState.QUEUED
+
+
+@attrs.frozen
+class LaneBound:
+    """What one lane may hold.
+
+    Args:
+        messages: how many. size_bytes: how much. message_bytes: how large one may be.
+    """
+
+    messages: int = 1_000
+    size_bytes: int = 16 * 1024 * 1024
+    message_bytes: int = 256 * 1024
+
+
+class Status(enum.StrEnum):
+    """The seven outcomes of a run."""
+
+    DONE = "done"
+    NEEDS_INPUT = "needs_input"
+    PARKED = "parked"
+    EXHAUSTED = "exhausted"
+    ABORTED = "aborted"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+@attrs.frozen
+class Failure:
+    """An error as it is stored: its kind (`errors.BY_KIND`), its message, and text facts of it."""
+
+    kind: str
+    message: str
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+@attrs.frozen
+class Asked:
+    """A child's question that an ancestor's wait was completed with (REE-2)."""
+
+    id: MessageId
+    child: AgentId
+    text: str
+
+
+@attrs.frozen
+class CallDone:
+    """One tool call of a run, as a report lists it."""
+
+    id: CallId
+    name: str
+    status: str
+
+
+@attrs.frozen
+class Outcome:
+    """How a turn ended, as it is stored; people are handed a `Report` made of it.
+
+    Attributes:
+        text: the last response's text. output: JSON text of the structured answer, or None.
+        usage, spent: of the run so far. cost_known: False where a model without a price was used.
+        tool_calls: how many calls the run made; `calls` lists the last of them.
+    """
+
+    path: AgentId
+    run: RunId
+    turn: TurnId
+    status: Status
+    text: str = ""
+    output: str | None = None
+    usage: Usage = NO_USAGE
+    spent: Amounts = NOTHING
+    cost_known: bool = True
+    failure: Failure | None = None
+    question: Asked | None = None
+    calls: tuple[CallDone, ...] = ()
