@@ -31,10 +31,11 @@ class Event:
 
 @attrs.frozen(kw_only=True)
 class AgentStarted(Event):
-    """An agent was made; its task is accepted. `model`: what it will ask."""
+    """An agent was made; its task is accepted. `model`: what it will ask. `key`: as given to `start` or `run`."""
 
     name: str
     model: str = ""
+    key: str | None = None
 
 
 @attrs.frozen(kw_only=True)
