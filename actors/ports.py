@@ -4,18 +4,23 @@ A model is one async function that calls `emit` while it streams and returns the
 not-streaming way: that is `emit` ignored.
 """
 
+# ruff: noqa: D102 - the class docstring describes a Protocol's attributes
+
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import attrs
 
-from .ids import AgentId, RequestId
+from .budget import DEFAULT_LIMITS, Limits
+from .ids import AgentId, CallId, RequestId
 from .transcript import Block, ReasoningBlock, Stop, TextBlock, Window
+from .usage import Amounts, Usage
 
 if TYPE_CHECKING:
-    from .usage import Usage
+    from .errors import ProviderError
 
 
 @attrs.frozen
@@ -180,3 +185,230 @@ class Served:
 def block_of(block: ReasoningBlock | TextBlock | WireCall) -> Block | None:
     """The block as the transcript keeps it; None for a call, which needs an id first."""
     return None if isinstance(block, WireCall) else block
+
+
+# -- the gateway: what a loop needs to ask a model ------------------------------------------------------------------
+
+
+class Watch(Protocol):
+    """Who is told what becomes of a request. Called by the task that asks; it never blocks and never raises."""
+
+    def attempt(self, number: int, model_id: str, estimate: int) -> None:
+        """An attempt is sent. `number`: from 1, over all models of the chain. `estimate`: input tokens."""
+
+    def piece(self, piece: Piece) -> None:
+        """Something of the answer came."""
+
+    def discarded(self, error: ProviderError, retry_in_s: float | None) -> None:
+        """The attempt failed: what came of it is void. `retry_in_s`: until the next one, None where none follows."""
+
+
+class Ticket(Protocol):
+    """A request that was let in: it holds a permit and a reservation until it is called or abandoned.
+
+    Attributes:
+        model: id of the model that is asked, or was asked last.
+        held: what the next or open attempt has reserved; the record of the started request stores it.
+        charged: what the ended attempts were charged, all of them together.
+        usage: their tokens. cost_known: whether each of them had a price.
+    """
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def held(self) -> Amounts: ...
+    @property
+    def charged(self) -> Amounts: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def cost_known(self) -> bool: ...
+
+
+class Gate(Protocol):
+    """The one way to a model (REQ-1): trust, budget, admission, call, accounting.
+
+    A ticket is used once. `call` and `abandon` end it on every path; after `call` an `abandon` does nothing, so
+    that `finally: gate.abandon(ticket)` is always right.
+    """
+
+    def admit_nowait(
+        self,
+        agent: AgentId,
+        models: tuple[Model, ...],
+        request_bytes: int,
+        *,
+        max_output_tokens: int | None = None,
+        wrap_up: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+        within: Ticket | None = None,
+    ) -> Ticket | None:
+        """Let a request in if it need not wait for a place at its model.
+
+        Args:
+            agent: who asks and pays.
+            models: the fallback chain, the first is asked first.
+            request_bytes: about the size of the request, for the estimate.
+            max_output_tokens: the bound that the request will carry, or None.
+            wrap_up: the one last answer of an exhausted budget: it extends what binds, finitely, once per grant.
+            limits: attempts and deadlines of the stream.
+            within: the ticket under which this helper request is made: it takes no second permit (GAT-3).
+
+        Returns:
+            The ticket, or None where it would have to wait; then nothing is held.
+
+        Raises:
+            Exhausted: the budget of the agent or of one above it does not allow it.
+            UsageError: no model, or no known price where a cost limit binds.
+        """
+
+    async def admit(
+        self,
+        agent: AgentId,
+        models: tuple[Model, ...],
+        request_bytes: int,
+        *,
+        max_output_tokens: int | None = None,
+        wrap_up: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+        within: Ticket | None = None,
+    ) -> Ticket:
+        """Like `admit_nowait`, but wait for a place.
+
+        If cancelled: nothing is held.
+        """
+        ...
+
+    async def call(self, ticket: Ticket, request: ModelRequest, watch: Watch) -> Served:
+        """Ask: attempts, delays and fallbacks included.
+
+        Returns:
+            The answer with its own tokens and cost; what all attempts took is read from the ticket.
+
+        Raises:
+            ProviderError: of the last attempt.
+            Exhausted: the budget ended between attempts, or its seconds while asking.
+
+        If cancelled: what came so far is charged, the permit and the reservation are given back, and the
+        cancellation goes on.
+        """
+        ...
+
+    def abandon(self, ticket: Ticket) -> None:
+        """Give back what an admitted ticket holds, where it was not called."""
+
+
+class Hold(Protocol):
+    """A reservation that is open until it is settled or released."""
+
+    @property
+    def agent(self) -> AgentId: ...
+
+
+class Spending(Protocol):
+    """Accounts in a tree, for what a loop spends beside model calls: tool calls, active time."""
+
+    def reserve(self, agent: AgentId, asked: Amounts) -> Hold:
+        """Hold an estimate along the whole chain, all or nothing (BUD-2).
+
+        Raises:
+            Exhausted: a limit of the agent or of one above it does not allow it; nothing is held.
+        """
+        ...
+
+    def settle(self, hold: Hold, actual: Amounts) -> Amounts:
+        """Turn a hold into spending. Returns what it exceeds the estimate by."""
+        ...
+
+    def release(self, hold: Hold) -> None:
+        """Give a hold back unspent."""
+
+    def charge(self, agent: AgentId, amounts: Amounts) -> None:
+        """Record what was spent already; it is never refused."""
+
+
+# -- frames and waits -------------------------------------------------------------------------------------------------
+
+
+@attrs.frozen(eq=False)
+class Frame:
+    """One stretch of code that an agent's loop waits for. Two frames are never equal.
+
+    Attributes:
+        turn: its number, from 1. kind: `turn`, `hook` or `tool`. name: of the hook or tool.
+        call: of a tool call, or None.
+    """
+
+    agent: AgentId
+    turn: int
+    kind: str
+    name: str = ""
+    call: CallId | None = None
+
+
+class Need(enum.StrEnum):
+    """What a wait needs of its target."""
+
+    LOOP = "loop"
+    """The target must start or finish a turn: a reply, a report, idleness."""
+    STEP = "step"
+    """The target must reach a boundary: a compaction."""
+    UNWIND = "unwind"
+    """The target's turn must unwind: an abort."""
+    EXIT = "exit"
+    """The target and all below it must stop: a close, a kill."""
+
+
+class Mode(enum.StrEnum):
+    """Which of its targets a wait waits for."""
+
+    ALL = "all"
+    ANY = "any"
+
+
+@attrs.frozen(eq=False)
+class Wait:
+    """An open wait of one frame."""
+
+    waiter: Frame
+    targets: tuple[AgentId, ...]
+    needs: Need = Need.LOOP
+    mode: Mode = Mode.ALL
+
+
+class Waits(Protocol):
+    """The wait-for graph, asked before anything waits for what only a loop can give."""
+
+    def begin(
+        self,
+        waiter: Frame,
+        targets: tuple[AgentId, ...],
+        *,
+        needs: Need = Need.LOOP,
+        mode: Mode = Mode.ALL,
+        completing: Wait | None = None,
+    ) -> Wait:
+        """Open a wait, in one step with its check.
+
+        Args:
+            waiter: the frame that will wait.
+            targets: of whom it waits for.
+            needs: what must happen there.
+            mode: of all targets, or of any one.
+            completing: an open wait that ends if this one begins (see `ancestor_wait`).
+
+        Raises:
+            WaitCycle: it could never end; nothing has changed, `completing` included.
+            UsageError: no target.
+        """
+        ...
+
+    def end(self, wait: Wait) -> None:
+        """Close a wait, however it ended; closing it again does nothing."""
+
+    def leave(self, frame: Frame) -> None:
+        """Close all waits of a frame whose code ended: what outlives it holds nobody up (REE-3)."""
+
+    def ancestor_wait(self, child: AgentId, ancestor: AgentId) -> Wait | None:
+        """The open wait of the ancestor that waits for the child, or for one between them (REE-2)."""
+        ...
