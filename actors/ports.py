@@ -8,14 +8,13 @@ not-streaming way: that is `emit` ignored.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import attrs
 
 from .budget import DEFAULT_LIMITS, Limits
-from .ids import AgentId, CallId, RequestId
+from .ids import AgentId, RequestId
 from .transcript import Block, ReasoningBlock, Stop, TextBlock, Window
 from .usage import Amounts, Usage
 
@@ -325,90 +324,3 @@ class Spending(Protocol):
 
     def charge(self, agent: AgentId, amounts: Amounts) -> None:
         """Record what was spent already; it is never refused."""
-
-
-# -- frames and waits -------------------------------------------------------------------------------------------------
-
-
-@attrs.frozen(eq=False)
-class Frame:
-    """One stretch of code that an agent's loop waits for. Two frames are never equal.
-
-    Attributes:
-        turn: its number, from 1. kind: `turn`, `hook` or `tool`. name: of the hook or tool.
-        call: of a tool call, or None.
-    """
-
-    agent: AgentId
-    turn: int
-    kind: str
-    name: str = ""
-    call: CallId | None = None
-
-
-class Need(enum.StrEnum):
-    """What a wait needs of its target."""
-
-    LOOP = "loop"
-    """The target must start or finish a turn: a reply, a report, idleness."""
-    STEP = "step"
-    """The target must reach a boundary: a compaction."""
-    UNWIND = "unwind"
-    """The target's turn must unwind: an abort."""
-    EXIT = "exit"
-    """The target and all below it must stop: a close, a kill."""
-
-
-class Mode(enum.StrEnum):
-    """Which of its targets a wait waits for."""
-
-    ALL = "all"
-    ANY = "any"
-
-
-@attrs.frozen(eq=False)
-class Wait:
-    """An open wait of one frame."""
-
-    waiter: Frame
-    targets: tuple[AgentId, ...]
-    needs: Need = Need.LOOP
-    mode: Mode = Mode.ALL
-
-
-class Waits(Protocol):
-    """The wait-for graph, asked before anything waits for what only a loop can give."""
-
-    def begin(
-        self,
-        waiter: Frame,
-        targets: tuple[AgentId, ...],
-        *,
-        needs: Need = Need.LOOP,
-        mode: Mode = Mode.ALL,
-        completing: Wait | None = None,
-    ) -> Wait:
-        """Open a wait, in one step with its check.
-
-        Args:
-            waiter: the frame that will wait.
-            targets: of whom it waits for.
-            needs: what must happen there.
-            mode: of all targets, or of any one.
-            completing: an open wait that ends if this one begins (see `ancestor_wait`).
-
-        Raises:
-            WaitCycle: it could never end; nothing has changed, `completing` included.
-            UsageError: no target.
-        """
-        ...
-
-    def end(self, wait: Wait) -> None:
-        """Close a wait, however it ended; closing it again does nothing."""
-
-    def leave(self, frame: Frame) -> None:
-        """Close all waits of a frame whose code ended: what outlives it holds nobody up (REE-3)."""
-
-    def ancestor_wait(self, child: AgentId, ancestor: AgentId) -> Wait | None:
-        """The open wait of the ancestor that waits for the child, or for one between them (REE-2)."""
-        ...
