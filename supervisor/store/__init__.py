@@ -1,0 +1,1 @@
+"""Where agents are kept: the Protocol, and one store per place."""

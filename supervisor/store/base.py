@@ -1,0 +1,209 @@
+"""What a store is: the Protocol, and what its reads hand out.
+
+A store keeps rows; it decides nothing about agents. It refuses what would break its own promises (`checks.py`): a set
+that is not its owner's, a row written twice, a message claimed twice, a lane over its bound.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol
+
+import attrs
+
+from actors.changes import AgentRow, CallRow, ChangeSet, Intake, KvRow, OutcomeRow, Values
+from actors.ids import AgentId, MessageId, TurnId
+from actors.messages import Lane, Queued, ReceiptState
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from actors.ids import TreeId
+    from actors.transcript import Record
+
+PAGE: Final = 1_000
+"""How many rows a read of something that grows for ever hands out at once."""
+
+
+# -- what reads hand out -----------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class StoredAgent:
+    """All that a loop needs to go on with an agent, but for its records; read in one transaction.
+
+    Attributes:
+        row: as its loop wrote it last. intake: whether it accepts messages.
+        length: how many records its conversation has.
+        queued: its queued and held messages, in the order of acceptance, all lanes.
+        calls: its call rows, in call order, those of unknown end included.
+    """
+
+    row: AgentRow
+    intake: Intake
+    length: int = 0
+    queued: tuple[Queued, ...] = ()
+    calls: tuple[CallRow, ...] = ()
+
+
+@attrs.frozen
+class MessageView:
+    """Where a message is. `turn`: that consumed it, or None. `reason`: why it was moved, or None."""
+
+    id: MessageId
+    agent: AgentId
+    seq: int
+    lane: Lane
+    state: ReceiptState
+    turn: TurnId | None = None
+    reason: str | None = None
+
+
+@attrs.frozen
+class StoreStatistics:
+    """What a store has done since it was opened.
+
+    Attributes:
+        commits: change sets written. refused: change sets that failed.
+        flushes: times the disk was waited for (0 in memory); commits / flushes is how well they are grouped.
+        bytes_encoded: of rows and messages as they were written (0 in memory).
+    """
+
+    commits: int = 0
+    refused: int = 0
+    flushes: int = 0
+    bytes_encoded: int = 0
+
+
+# -- the Protocol ------------------------------------------------------------------------------------------------
+
+
+class Reader(Protocol):
+    """Reads of a store. Each is one short read transaction that sees every commit that has returned.
+
+    Every read raises `Corrupt` for a row that cannot be read, and `Unavailable` where the store does not answer.
+    If cancelled: the read is given up; nothing has changed. Lists of agents are in the order they were made.
+    """
+
+    @property
+    def id(self) -> str:
+        """A random name of the store, made with it: what keys sent to others are made unique with."""
+        ...
+
+    async def load_agent(self, agent: AgentId) -> StoredAgent | None:
+        """Read an agent with its waiting messages and its calls; None where there is none."""
+        ...
+
+    async def read_records(self, agent: AgentId, start: int = 0, stop: int | None = None) -> tuple[Record, ...]:
+        """Read a conversation's records from `start` up to, not with, `stop` (None: to its end)."""
+        ...
+
+    async def outcome(self, turn: TurnId) -> OutcomeRow | None:
+        """Read how a turn ended; None where it has not, or is not known."""
+        ...
+
+    async def message_state(self, message: MessageId) -> MessageView | None:
+        """Read where a message is; None where it was never accepted."""
+        ...
+
+    async def find_key(self, parent: str, key: str) -> AgentId | None:
+        """Find the child of `parent` (``""``: the root) that was started under a key."""
+        ...
+
+    async def agents_with_work(self) -> tuple[AgentId, ...]:
+        """Find, in order of path, the agents that owe work or have a queued message; held ones do not count (REC-2).
+
+        One indexed read: it costs what is found, whatever the number of idle agents.
+        """
+        ...
+
+    async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
+        """Read the agents right below one."""
+        ...
+
+    async def tree_rows(self, tree: TreeId) -> tuple[AgentRow, ...]:
+        """Read all agents of a tree, the root first. A tree is bounded by its spawn limits."""
+        ...
+
+    async def roots(self, *, after: AgentId | None = None, limit: int = PAGE) -> tuple[AgentRow, ...]:
+        """Read root agents, at most `limit`, those made after root `after`."""
+        ...
+
+    async def kv(self, agent: AgentId, scope: str) -> tuple[KvRow, ...]:
+        """Read a key-value scope of an agent, in order of key."""
+        ...
+
+    async def messages(
+        self, agent: AgentId, states: tuple[ReceiptState, ...], *, after: int = 0, limit: int = PAGE
+    ) -> tuple[Queued, ...]:
+        """Read messages of an agent in any of `states`, in order of acceptance.
+
+        Args:
+            agent: whose.
+            states: which; dead letters are `(DEAD,)`.
+            after: those accepted after this seq.
+            limit: at most so many.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Close it. Closing twice is allowed; any other use afterwards raises `Unavailable`."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+
+class Store(Reader, Protocol):
+    """A store: its reads, commits and ownership.
+
+    Invariants, checked by `supervisor.testing.check_store` for every store:
+        STORE-1 a set is written whole or not at all, and later reads see it whole.
+        STORE-2 seq of an agent's messages counts from 1 without a gap, in the order of acceptance.
+        STORE-3 a lane's depth and bytes are those of its queued and held messages that took no reserved place.
+        STORE-4 a message is consumed by one turn at most.
+        STORE-5 a conversation's records stand at 0, 1, 2 … and never change.
+        STORE-6 epochs of a tree rise; a set of an old one writes nothing.
+    """
+
+    async def commit(self, change_set: ChangeSet) -> Values:
+        """Write a change set, all or none.
+
+        Args:
+            change_set: what to write. It is checked and encoded before this first yields.
+
+        Returns:
+            What each operation returns, in order.
+
+        Raises:
+            Fenced: another owner has the tree.
+            Conflict: a row was not as an operation requires.
+            MailboxError: a message is not accepted; the envelope is attached.
+            UnknownPath: no such agent.
+            UsageError: the set breaks the rules of change sets, or a key was used for another body.
+            Unavailable: the disk is full, read-only, failing or busy; nothing was written.
+
+        If cancelled: never raises `Cancelled`. The commit goes on to its end and its outcome is returned or raised;
+        the cancellation comes at the caller's next checkpoint (ACC-2).
+
+        Durable: when it returns, the set survives a crash of the process and a loss of power (in memory: of neither).
+        """
+        ...
+
+    async def own(self, tree: TreeId) -> int:
+        """Take ownership of a tree, known or new; every earlier owner is fenced off (SUP-6).
+
+        Returns:
+            The epoch for this owner's change sets, higher than any before.
+
+        If cancelled: as for `commit`.
+
+        Durable: the new epoch.
+        """
+        ...
+
+    def statistics(self) -> StoreStatistics:
+        """What it has done so far."""
+        ...

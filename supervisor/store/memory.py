@@ -1,0 +1,193 @@
+"""A store in memory: the reference for what a change set does, and what runs without a file.
+
+A commit here is a plain function of a few microseconds with no task and no thread. It keeps the objects it is given
+(they are frozen) and encodes nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Self
+
+import trio
+
+from actors.errors import Unavailable
+from actors.messages import Queued
+
+from .base import PAGE, MessageView, StoredAgent, StoreStatistics
+from .checks import call_order
+from .memory_tables import Message, Tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import TracebackType
+
+    from actors.changes import AgentRow, ChangeSet, KvRow, OutcomeRow, Values
+    from actors.ids import AgentId, MessageId, TreeId, TurnId
+    from actors.messages import ReceiptState
+    from actors.transcript import Record
+
+
+class MemoryStore:
+    """A `Store` that lives as long as its process.
+
+    Commits do not yield; reads are checkpoints, as those of a file are. One process, one thread: a second owner is
+    another task with another epoch. It keeps the invariants of `Store`, and no epoch per row: nothing outlives it.
+    """
+
+    def __init__(self, store_id: str) -> None:
+        self._id = store_id
+        self._tables = Tables()
+        self._closed = False
+        self._commits = 0
+        self._refused = 0
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore {len(self._tables.agents)} agents, {self._commits} commits>"
+
+    @property
+    def id(self) -> str:
+        """The random name of this store."""
+        return self._id
+
+    async def commit(self, change_set: ChangeSet) -> Values:
+        """Write a change set, as `Store.commit`; it does not yield."""
+        return self.commit_nowait(change_set)
+
+    def commit_nowait(self, change_set: ChangeSet) -> Values:
+        """Write a change set from synchronous code; the same as `commit`."""
+        self._check_open()
+        try:
+            values = self._tables.carry_out(change_set)
+        except BaseException:
+            self._refused += 1
+            raise
+        self._commits += 1
+        return values
+
+    async def own(self, tree: TreeId) -> int:
+        """Take ownership of a tree, as `Store.own`; it does not yield."""
+        self._check_open()
+        epochs = self._tables.epochs
+        epochs[tree] = epochs.get(tree, 0) + 1
+        return epochs[tree]
+
+    def statistics(self) -> StoreStatistics:
+        """What it has done so far."""
+        return StoreStatistics(commits=self._commits, refused=self._refused)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    async def load_agent(self, agent: AgentId) -> StoredAgent | None:
+        """Read an agent, as `Reader.load_agent`."""
+        await self._read()
+        found = self._tables.agents.get(agent)
+        if found is None:
+            return None
+        calls = sorted(self._tables.calls.get(agent, {}).values(), key=call_order)
+        return StoredAgent(found.row, found.intake, len(found.records), _in_order(found.waiting.values()), tuple(calls))
+
+    async def read_records(self, agent: AgentId, start: int = 0, stop: int | None = None) -> tuple[Record, ...]:
+        """Read records, as `Reader.read_records`."""
+        await self._read()
+        found = self._tables.agents.get(agent)
+        return () if found is None else tuple(found.records[start:stop])
+
+    async def outcome(self, turn: TurnId) -> OutcomeRow | None:
+        """Read how a turn ended."""
+        await self._read()
+        return self._tables.outcomes.get(turn)
+
+    async def message_state(self, message: MessageId) -> MessageView | None:
+        """Read where a message is."""
+        await self._read()
+        found = self._tables.messages.get(message)
+        if found is None:
+            return None
+        envelope = found.envelope
+        return MessageView(message, envelope.to, found.seq, envelope.lane, found.state, found.turn, found.reason)
+
+    async def find_key(self, parent: str, key: str) -> AgentId | None:
+        """Find the child of `parent` that was started under a key."""
+        await self._read()
+        return self._tables.keys.get((parent, key))
+
+    async def agents_with_work(self) -> tuple[AgentId, ...]:
+        """Find the agents that owe work or have a queued message."""
+        await self._read()
+        return tuple(sorted(self._tables.work))
+
+    async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
+        """Read the agents right below one."""
+        await self._read()
+        return tuple(self._tables.agents[child].row for child in self._tables.below.get(parent, ()))
+
+    async def tree_rows(self, tree: TreeId) -> tuple[AgentRow, ...]:
+        """Read all agents of a tree."""
+        await self._read()
+        agents = self._tables.agents
+        return tuple(agents[path].row for path in self._tables.trees.get(tree, ()))
+
+    async def roots(self, *, after: AgentId | None = None, limit: int = PAGE) -> tuple[AgentRow, ...]:
+        """Read a page of root agents."""
+        await self._read()
+        paths = self._tables.below.get("", [])
+        if after is not None and after not in paths:
+            return ()
+        start = 0 if after is None else paths.index(after) + 1
+        return tuple(self._tables.agents[path].row for path in paths[start : start + limit])
+
+    async def kv(self, agent: AgentId, scope: str) -> tuple[KvRow, ...]:
+        """Read a key-value scope of an agent."""
+        await self._read()
+        rows = self._tables.kv.get(agent, {})
+        return tuple(rows[key] for key in sorted(rows) if key[0] == scope)
+
+    async def messages(
+        self, agent: AgentId, states: tuple[ReceiptState, ...], *, after: int = 0, limit: int = PAGE
+    ) -> tuple[Queued, ...]:
+        """Read a page of an agent's messages."""
+        await self._read()
+        found = self._tables.agents.get(agent)
+        if found is None:
+            return ()
+        return _in_order(message for message in found.messages[after:] if message.state in states)[:limit]
+
+    # -- its life ------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close it; what it held stays until it is collected."""
+        self._closed = True
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def __aenter__(self) -> Self:
+        await trio.lowlevel.checkpoint()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _read(self) -> None:
+        self._check_open()
+        await trio.lowlevel.checkpoint()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the memory store is closed; open another")
+
+
+def _in_order(messages: Iterable[Message]) -> tuple[Queued, ...]:
+    found = [Queued(message.seq, message.envelope, message.state) for message in messages]
+    found.sort(key=lambda queued: queued.seq)
+    return tuple(found)
+
+
+def open_memory_store(*, store_id: str | None = None) -> MemoryStore:
+    """Open a store in memory; use it with `async with`, or as it is.
+
+    Args:
+        store_id: its name, for runs that must repeat; None draws a random one, as calls to others need (TOL-3).
+    """
+    return MemoryStore(secrets.token_hex(8) if store_id is None else store_id)
