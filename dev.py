@@ -14,6 +14,7 @@ printed and the exit code is 3. Progress goes to standard error. A set-up that f
 
 import sys
 
+# All of this file parses on Python 3.6 (no `match`, no `:=`), so that an old one gets this line, not a syntax error.
 if sys.version_info < (3, 11):  # noqa: UP036 -- this is what an old Python is told
     sys.exit(f"callboard needs Python 3.11 or newer; this is {sys.version.split()[0]} ({sys.executable})")
 if sys.platform == "win32":
@@ -160,14 +161,17 @@ def set_up(environ: Mapping[str, str]) -> None:
     """
     if Stamp.read() == Stamp.wanted():
         return
-    with alone() as lock:
-        have = Stamp.read()
-        if have == Stamp.wanted():
-            return
-        if have is None or have.packages != Stamp.wanted().packages:
-            make_venv(cleaned(environ), lock)
-        write_project(VENV)
-        Stamp.wanted().write()
+    try:
+        with alone() as lock:
+            have = Stamp.read()
+            if have == Stamp.wanted():
+                return
+            if have is None or have.packages != Stamp.wanted().packages:
+                make_venv(cleaned(environ), lock)
+            write_project(VENV)
+            Stamp.wanted().write()
+    except OSError as error:
+        raise SetupError(f"cannot write .venv: {error}. If another user made it, remove it as that user") from error
 
 
 # --------------------------------------------------------------------------------------------------- making .venv
@@ -178,8 +182,9 @@ def make_venv(env: Mapping[str, str], lock: int) -> None:
     began = time.monotonic()
     python = os.path.realpath(sys.executable)
     say(f"callboard: making .venv with Python {sys.version.split()[0]} (once; a minute or less)")
-    (VENV / "callboard-stamp.json").unlink(missing_ok=True)
-    shutil.rmtree(VENV, ignore_errors=True)
+    if VENV.exists():
+        (VENV / "callboard-stamp.json").unlink(missing_ok=True)
+        shutil.rmtree(VENV)
     if answers([python, "-m", "venv", "--without-pip", str(VENV)], env) is None:
         raise SetupError(advice(env), 3)
     for rung in LADDER:
@@ -208,9 +213,9 @@ def from_wheel(_env: Mapping[str, str], _python: str) -> Installer | None:
 
 def from_other_pip(env: Mapping[str, str], python: str) -> Installer | None:
     """A pip that lives elsewhere and is new enough to install into .venv."""
-    others = [[program] for name in ("pip3", "pip") if (program := found(name, env))]
-    pythons = [[program, "-m", "pip"] for minor in range(20, 10, -1) if (program := found(f"python3.{minor}", env))]
-    for command in [[python, "-m", "pip"], *others, *pythons]:
+    pips = [[program] for program in (found("pip3", env), found("pip", env)) if program]
+    pythons = [python, *(found(f"python3.{minor}", env) for minor in range(20, 10, -1))]
+    for command in [*([program, "-m", "pip"] for program in pythons if program), *pips]:
         version = re.match(r"pip (\d+)\.(\d+)", answers([*command, "--version"], env) or "")
         if version and (int(version[1]), int(version[2])) >= PIP_MIN:
             return Installer(shlex.join(command), (*command, "--python", venv_python(), "install"))
@@ -425,19 +430,16 @@ def main(args: list[str]) -> int:
         print(__doc__)
         return 0
     set_up(os.environ)
-    match args:
-        case []:
-            become(["callboard", "demo"])
-        case ["test"]:
-            return test()
-        case ["test", *rest]:
-            os.chdir(ROOT)
-            everything = ["-m", "slow or not slow"] if "--slow" in rest else []
-            become(["pytest", *everything, *(arg for arg in rest if arg != "--slow")])
-        case ["lock", *rest]:
-            become(["python", str(ROOT / ".ci/lock.py"), *rest])
-        case _:
-            become(args)
+    command, rest = (args[0], args[1:]) if args else ("callboard", ["demo"])
+    if command == "test" and not rest:
+        return test()
+    if command == "test":
+        os.chdir(ROOT)
+        everything = ["-m", "slow or not slow"] if "--slow" in rest else []
+        become(["pytest", *everything, *(arg for arg in rest if arg != "--slow")])
+    if command == "lock":
+        become(["python", str(ROOT / ".ci/lock.py"), *rest])
+    become([command, *rest])
 
 
 if __name__ == "__main__":
