@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
-_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARTS: Final = (Text, Image, File)
 DONE: Final = "done"
 """What the model reads of a tool that returned None."""
@@ -544,7 +544,7 @@ def _is_async(fn: object) -> bool:
 
 
 def _check_name(name: object, fn: object = None) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
         of = "" if fn is None else f" of {fn!r}"
         raise UsageError(
             f"the tool name {name!r}{of} cannot be used: a name is 1 to 64 letters, digits, `_` and `-`;"
@@ -565,7 +565,7 @@ def _check_options(options: ToolOptions, where: str) -> None:
     if trust not in list(Trust):
         raise UsageError(f"{where}: trust= is one of {', '.join(Trust)}; got {trust!r}")
     timeout = options.get("timeout")
-    if timeout is not None and not (_is_number(timeout) and timeout > 0):
+    if timeout is not None and not (is_number(timeout) and timeout > 0):
         raise UsageError(f"{where}: timeout= is seconds above 0, or None for no limit; got {timeout!r}")
     for flag in ("exclusive", "fatal"):
         if not isinstance(options.get(flag, False), bool):
@@ -576,7 +576,8 @@ def _check_options(options: ToolOptions, where: str) -> None:
         raise UsageError(f"{where}: an exclusive call runs alone, so resource= says nothing; keep one of the two")
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether it is a finite number, and no truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
