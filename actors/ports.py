@@ -127,10 +127,18 @@ class BlockDone:
 
 @attrs.frozen
 class Alive:
-    """The stream lives, but nothing came (a comment, a ping)."""
+    """The stream lives, but nothing came (a comment, a ping).
+
+    Attributes:
+        progress: something came that has no piece of its own (a call's arguments, usage): the peer is not only
+        keeping the line open.
+    """
+
+    progress: bool = False
 
 
 ALIVE: Final = Alive()
+PROGRESS: Final = Alive(progress=True)
 
 Piece: TypeAlias = TextPiece | ReasoningPiece | BlockDone | Alive
 Emit: TypeAlias = Callable[[Piece], None]
@@ -292,6 +300,13 @@ class Gate(Protocol):
         cancellation goes on.
         """
         ...
+
+    def cut(self, ticket: Ticket) -> None:
+        """Account a call that is about to be cancelled, now, with what came of it so far (REQ-7).
+
+        The ticket's `charged`, `usage` and `cost_known` hold when it returns; the call, once cancelled, charges nothing
+        more. Its permit is held until its stream has unwound.
+        """
 
     def abandon(self, ticket: Ticket) -> None:
         """Give back what an admitted ticket holds, where it was not called."""

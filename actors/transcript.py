@@ -189,13 +189,21 @@ def owes_response(record: Record | None) -> bool:
 class Window:
     """The first `length` records of a conversation: a view that later appends do not change."""
 
-    __slots__ = ("_bytes", "_length", "_records", "_responses")
+    __slots__ = ("_bytes", "_length", "_memo", "_records", "_responses")
 
-    def __init__(self, records: list[Record], length: int, size_bytes: int, responses: int) -> None:
+    def __init__(
+        self,
+        records: list[Record],
+        length: int,
+        size_bytes: int,
+        responses: int,
+        memo: dict[object, object] | None = None,
+    ) -> None:
         self._records = records
         self._length = length
         self._bytes = size_bytes
         self._responses = responses
+        self._memo = {} if memo is None else memo
 
     def __len__(self) -> int:
         return self._length
@@ -228,6 +236,14 @@ class Window:
         """How many responses stand in it."""
         return self._responses
 
+    @property
+    def memo(self) -> dict[object, object]:
+        """What encoders keep beside the conversation, each under a key of its own: work done once per record (TRN-1).
+
+        All windows on one conversation share it, and it lives as long as the conversation does.
+        """
+        return self._memo
+
     def __repr__(self) -> str:
         return f"<Window {self._length} records, {self._bytes} bytes>"
 
@@ -235,10 +251,11 @@ class Window:
 class Conversation:
     """The records of one agent, append-only, with running totals: a window costs nothing to make."""
 
-    __slots__ = ("_bytes", "_records", "_responses")
+    __slots__ = ("_bytes", "_memo", "_records", "_responses")
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._records: list[Record] = []
+        self._memo: dict[object, object] = {}
         self._bytes = 0
         self._responses = 0
         self.extend(records)
@@ -260,7 +277,7 @@ class Conversation:
 
     def window(self) -> Window:
         """What stands in it now."""
-        return Window(self._records, len(self._records), self._bytes, self._responses)
+        return Window(self._records, len(self._records), self._bytes, self._responses, self._memo)
 
     def __repr__(self) -> str:
         return f"<Conversation {len(self._records)} records, {self._bytes} bytes>"
