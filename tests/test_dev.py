@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -224,7 +225,7 @@ echo B > usr/share/ca-certificates/mozilla/b.crt
 def debian(machine: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A Debian with its tools, package lists and certificates."""
     for name in ("mkdir", "touch", "test"):
-        (machine / name).symlink_to(f"/bin/{name}")
+        (machine / name).symlink_to(shutil.which(name) or f"/bin/{name}")
     program(machine / "apt-get", APT.format(download="touch a.deb"))
     program(machine / "dpkg-deb", DPKG)
     there = tmp_path / "certificates"
