@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections.abc
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import json
@@ -131,10 +131,10 @@ def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(forbid_extra_keys=True, detailed_validation=True)
     converter.register_structure_hook(int, _integer)
     converter.register_structure_hook(float, _number)
-    for kind in (str, bool):
-        converter.register_structure_hook(kind, _as_is)
-    for kind in (datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID):
-        converter.register_structure_hook(kind, _leaf)
+    converter.register_structure_hook(str, _as_is)
+    converter.register_structure_hook(bool, _as_is)
+    for leaf in (dt.datetime, dt.date, dt.time, dt.timedelta, decimal.Decimal, uuid.UUID):
+        converter.register_structure_hook(leaf, _leaf)
     converter.register_structure_hook_func(lambda tp: isinstance(tp, type) and issubclass(tp, pathlib.PurePath), _path)
     converter.register_structure_hook_factory(_is_union, _union)
     return converter

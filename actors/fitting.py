@@ -52,7 +52,7 @@ def path_text(path: Sequence[Step]) -> str:
     return text
 
 
-def shown(value: Json) -> str:
+def shown(value: object) -> str:
     """A value, short, with what it is."""
     match value:
         case None | bool():

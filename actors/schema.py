@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 import collections.abc
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import inspect
@@ -18,6 +18,7 @@ import pathlib
 import types
 import typing
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, cast
 
 import attrs
@@ -27,14 +28,14 @@ import msgspec
 from .errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 Schema: TypeAlias = dict[str, Any]
 
 USABLE: Final = (
-    "str, int, float, bool, None, Literal, Enum, Decimal, datetime, date, time, timedelta, UUID, Path, list, tuple, set,"
-    " dict with str keys, a union of these, an attrs class, a dataclass, a TypedDict or a NamedTuple"
+    "str, int, float, bool, None, Literal, Enum, Decimal, datetime, date, time, timedelta, UUID, Path, list, tuple,"
+    " set, dict with str keys, a union of these, an attrs class, a dataclass, a TypedDict or a NamedTuple"
 )
 
 
@@ -121,10 +122,10 @@ _PLAIN: Final[Mapping[object, Schema]] = types.MappingProxyType(
         set: {"type": "array", "uniqueItems": True},
         frozenset: {"type": "array", "uniqueItems": True},
         dict: {"type": "object"},
-        datetime.datetime: {"type": "string", "format": "date-time"},
-        datetime.date: {"type": "string", "format": "date"},
-        datetime.time: {"type": "string", "format": "time"},
-        datetime.timedelta: {"type": "string", "format": "duration"},
+        dt.datetime: {"type": "string", "format": "date-time"},
+        dt.date: {"type": "string", "format": "date"},
+        dt.time: {"type": "string", "format": "time"},
+        dt.timedelta: {"type": "string", "format": "duration"},
         uuid.UUID: {"type": "string", "format": "uuid"},
         decimal.Decimal: {"type": "string", "format": "decimal"},
     },

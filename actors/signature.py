@@ -120,7 +120,7 @@ class _Resolver:
             holder = type("_", (), {"__annotations__": {"value": annotation}})
             return typing.get_type_hints(holder, self._globals, self._locals, include_extras=True)["value"]
         except Exception as error:  # noqa: BLE001 - an annotation is code, which may raise anything
-            return _Unresolved(annotation, f"{type(error).__name__}: {error}")
+            return _Unresolved(str(annotation), f"{type(error).__name__}: {error}")
 
 
 def _is_context(parameter: inspect.Parameter, annotation: object) -> bool:

@@ -7,266 +7,61 @@ This module runs no tool.
 
 from __future__ import annotations
 
-import enum
 import inspect
-import math
-import re
 import sys
-import typing
-import unicodedata
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 import attrs
-import msgspec
 
-from .building import builder, plain, reasons, write
-from .content import Content, File, Image, Text, Trust, as_content
+from .arguments import Input, Parsed, compile_input
+from .content import Trust
 from .errors import UsageError
-from .fitting import Checker, Refusal, names_of
+from .fitting import Checker, Refusal
 from .ports import ToolOffer
-from .schema import Json, Schema, compact, default_of, object_schema, read_docstring, schema_of, type_name
-from .signature import Argument, read_signature
+from .results import Output, Shaped, compile_output
+from .schema import Json, Schema, compact, read_docstring
+from .signature import read_signature
+from .tool_options import (
+    TOOL_NAME,
+    Effect,
+    ToolOptions,
+    check_options,
+    checked_name,
+    is_async,
+    is_number,
+    narrowed,
+    plain_function,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Unpack
 
+__all__ = [
+    "TOOL_NAME",
+    "Effect",
+    "Parsed",
+    "Refusal",
+    "Shaped",
+    "Tool",
+    "ToolOptions",
+    "Toolbox",
+    "is_number",
+    "tool",
+    "toolbox",
+]
+
 P = ParamSpec("P")
-R = TypeVar("R", covariant=True)
-
-TOOL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_PARTS: Final = (Text, Image, File)
-DONE: Final = "done"
-"""What the model reads of a tool that returned None."""
-
-
-class Effect(enum.StrEnum):
-    """What a tool does outside, which decides what a restart may do with a call whose end nobody saw (TOL-3)."""
-
-    ONCE = "once"
-    """Anything: it is never started twice."""
-    IDEMPOTENT = "idempotent"
-    """Repeatable under one key."""
-    PURE = "pure"
-    """Nothing."""
-    STORE = "store"
-    """Only our store, inside the commit that settles the call."""
-    CHILD = "child"
-    """The runtime's own: it waits for a child agent, and waits again after a restart."""
-
-
-class ToolOptions(TypedDict, total=False):
-    """What `tool` may be told beside the function.
-
-    Attributes:
-        name: as the model sees it; the function's own by default. description: the docstring's by default.
-        effect: `once` (default), `idempotent`, `pure`, `store`; choose `once` in doubt.
-        resource: gives the key or keys (a tuple) of what a call uses; calls that share one run one after another. It
-            is called with those arguments that it names; None is no key.
-        exclusive: the call runs alone in its batch.
-        approve: whether a call needs approval; a function is called with those arguments that it names.
-        timeout: seconds until the call is cut off, above 0; None is no limit.
-        trust: how far the result may be believed: `trusted`, `workspace`, `external`.
-        fatal: a failure of this tool cancels the other calls of its batch.
-    """
-
-    name: str
-    description: str
-    effect: Effect | Literal["once", "idempotent", "pure", "store"]
-    resource: Callable[..., object]
-    exclusive: bool
-    approve: bool | Callable[..., bool]
-    timeout: float | None
-    trust: Trust | Literal["trusted", "workspace", "external"]
-    fatal: bool
-
-
-@attrs.frozen
-class Parsed:
-    """Arguments that fit, built, with defaults. `repaired`: where a list or object had been sent as JSON text."""
-
-    arguments: dict[str, Any]
-    repaired: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class Shaped:
-    """A result as the model reads it.
-
-    Attributes:
-        cut: it was too long. whole: the full text where it was cut, else None.
-        error: the value is no result (it does not fit the declared type, or has no JSON form); the text says why.
-    """
-
-    content: Content
-    cut: bool = False
-    whole: str | None = None
-    error: bool = False
-
-
-# -- compiled parts ----------------------------------------------------------------------------------------------
-
-
-@attrs.frozen(eq=False)
-class _Input:
-    """What a tool takes, compiled."""
-
-    tool: str
-    checker: Checker
-    defaults: Mapping[str, object] = attrs.field(factory=dict)
-    builders: tuple[tuple[str, Callable[[Any], Any]], ...] = ()
-
-    def parse(self, arguments: str) -> Parsed | Refusal:
-        try:
-            value = _DECODE(arguments) if arguments else {}
-            if type(value) is dict and self.checker.valid(value):  # the usual case
-                return self._built(value)
-        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-            return self._not_json(error, arguments)
-        return self._repaired(value)
-
-    def _built(self, value: dict[str, Any], repaired: tuple[str, ...] = ()) -> Parsed | Refusal:
-        kwargs = {**self.defaults, **value}
-        for name, build in self.builders:
-            if name in value:
-                try:
-                    kwargs[name] = build(value[name])
-                except Exception as error:  # noqa: BLE001 - classes check their fields with code of their own
-                    return self._refused(reasons(error, name))
-        return Parsed(kwargs, repaired)
-
-    def _repaired(self, value: Json) -> Parsed | Refusal:
-        try:
-            read, paths = self.checker.repaired(value)
-            if isinstance(read, dict) and self.checker.valid(read):
-                return self._built(read, paths)
-            return self._refused(self.checker.errors(read))
-        except (ValueError, RecursionError) as error:
-            return self._not_json(error, "")
-
-    def _refused(self, lines: tuple[str, ...]) -> Refusal:
-        listed = "\n".join(f"- {line}" for line in lines)
-        return Refusal(f"The arguments of {self.tool} do not fit, so it was not run:\n{listed}\n{self._again()}")
-
-    def _not_json(self, error: Exception, arguments: str) -> Refusal:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        shown = f" They began: {arguments[:80]!r}." if arguments else ""
-        return Refusal(f"The arguments of {self.tool} are not JSON, so it was not run: {why}.{shown} {self._again()}")
-
-    def _again(self) -> str:
-        return f"Call {self.tool} again with one JSON object of: {names_of(self.checker.schema) or 'nothing, {}'}."
-
-
-@attrs.frozen(eq=False)
-class _Output:
-    """What a tool declared to return, compiled. `checker`: None where everything may come."""
-
-    tool: str
-    declared: str = "Any"
-    text: bool = True
-    parts: bool = True
-    checker: Checker | None = None
-
-    def shape(self, value: object, limit_chars: int) -> Shaped:
-        if type(value) is str and self.text:
-            return _cut(value, limit_chars)
-        parts = _as_parts(value)
-        if parts is not None and self.parts:
-            return _cut_parts(parts, limit_chars)
-        try:
-            form = plain(value)
-            text = DONE if value is None else form if isinstance(form, str) else write(form)
-        except UsageError as error:
-            return self._error(f"{self.tool} ran, but its result cannot be shown: {error}")
-        if self.checker is not None and not self.checker.valid(form):
-            lines = "; ".join(self.checker.errors(form)).replace("the arguments", "the result")
-            return self._error(f"{self.tool} ran, but its result does not fit the declared {self.declared}: {lines}")
-        return _cut(text, limit_chars)
-
-    @staticmethod
-    def _error(text: str) -> Shaped:
-        return Shaped((Text(_safe(text)),), error=True)
-
-
-def _as_parts(value: object) -> Content | None:
-    if isinstance(value, _PARTS):
-        return (value,)
-    if isinstance(value, list | tuple) and value and any(isinstance(item, _PARTS) for item in value):
-        return as_content(value) if all(isinstance(item, str | Text | Image | File) for item in value) else None
-    return None
-
-
-def _safe(text: str) -> str:
-    """The text without half characters (from undecodable file names), which no UTF-8 can carry."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode(errors="backslashreplace").decode()
-    return text
-
-
-def _cut(text: str, limit_chars: int) -> Shaped:
-    text = _safe(text)
-    if len(text) <= limit_chars:
-        return Shaped((Text(text),))
-    kept, line = _kept(text, limit_chars)
-    return Shaped((Text(text[:kept] + line),), cut=True, whole=text)  # TOL-8
-
-
-def _kept(text: str, limit_chars: int) -> tuple[int, str]:
-    """How much of a text stays, and the line that says how much is missing; together within the limit (TOL-8)."""
-    room = max(0, limit_chars - len(_missing(len(text), len(text))))
-    for _ in range(_CLUSTER_MAX):  # never between a letter and its accent, or inside a joined emoji
-        if not 0 < room < len(text) or not _joins(text[room - 1], text[room]):
-            break
-        room -= 1
-    return room, _missing(len(text) - room, len(text))
-
-
-_CLUSTER_MAX: Final = 16
-_JOINER: Final = "\u200d"
-
-
-def _joins(before: str, after: str) -> bool:
-    if before.isascii() and after.isascii():
-        return before == "\r" and after == "\n"
-    return (
-        _JOINER in (before, after)
-        or unicodedata.category(after) in ("Mn", "Me")
-        or "\U0001f3fb" <= after <= "\U0001f3ff"
-    )
-
-
-def _missing(missing: int, total: int) -> str:
-    return f"\n[cut: {missing:,} of {total:,} characters are missing here]"
-
-
-def _cut_parts(parts: Content, limit_chars: int) -> Shaped:
-    texts = [part.text for part in parts if isinstance(part, Text)]
-    if sum(len(text) for text in texts) <= limit_chars:
-        return Shaped(tuple(Text(_safe(part.text)) if isinstance(part, Text) else part for part in parts))
-    kept: list[Text | Image | File] = []
-    room = limit_chars
-    for part in parts:
-        if not isinstance(part, Text):
-            kept.append(part)
-        elif room > 0:
-            shaped = _cut(part.text, room)
-            kept += shaped.content
-            room = 0 if shaped.cut else room - len(part.text)
-        else:
-            kept.append(Text(_missing(len(part.text), len(part.text)).strip()))
-    return Shaped(tuple(kept), cut=True, whole="\n".join(texts))
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 # -- the tool ----------------------------------------------------------------------------------------------------
 
 
 @attrs.frozen(eq=False, repr=False)
-class Tool(Generic[P, R]):
+class Tool(Generic[P, R_co]):
     """A function that a model may call; called from Python it is the function itself.
 
     Attributes:
@@ -279,7 +74,7 @@ class Tool(Generic[P, R]):
 
     name: str
     description: str
-    fn: Callable[P, R]
+    fn: Callable[P, R_co]
     offer: ToolOffer
     effect: Effect
     resource: Callable[..., object] | None
@@ -290,10 +85,10 @@ class Tool(Generic[P, R]):
     fatal: bool
     context: str | None
     is_async: bool
-    _input: _Input
-    _output: _Output
+    _input: Input
+    _output: Output
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function."""
         return self.fn(*args, **kwargs)
 
@@ -383,16 +178,18 @@ class Tool(Generic[P, R]):
         """A tool that the runtime makes itself: a child, `answer_NAME`, delegation.
 
         Args:
-            name: as the model sees it. description: likewise.
+            name: as the model sees it.
+            description: likewise.
             schema: JSON Schema of the arguments, an object; what fits is handed to `fn` as it came.
             fn: called with the arguments by name.
-            effect: of a call. context: name of the parameter that gets the context, or None.
+            effect: of a call.
+            context: name of the parameter that gets the context, or None.
             trust: of its results.
 
         Raises:
             UsageError: the name or the schema cannot be used.
         """
-        _check_name(name)
+        checked_name(name)
         checker = Checker(schema)
         return Tool(
             name=name,
@@ -407,9 +204,9 @@ class Tool(Generic[P, R]):
             trust=trust,
             fatal=False,
             context=context,
-            is_async=_is_async(fn),
-            input=_Input(name, checker),
-            output=_Output(name),
+            is_async=is_async(fn),
+            input=Input(name, checker),
+            output=Output(name),
         )
 
 
@@ -447,164 +244,37 @@ def _names_beside() -> Mapping[str, object]:
 
 
 def _make(fn: Callable[P, R], options: ToolOptions, names: Mapping[str, object]) -> Tool[P, R]:
-    fn = _function(fn)
+    if isinstance(fn, Tool):
+        raise UsageError(f"{fn!r} is a tool already; decorate the function once")
+    fn = plain_function(fn)
     inner: Any = getattr(fn, "func", fn)
-    name = options.get("name", getattr(inner, "__name__", None))
-    _check_name(name, fn)
+    name = checked_name(options.get("name", getattr(inner, "__name__", None)), fn)
     where = f"tool {name!r}"
-    _check_options(options, where)
+    check_options(options, where)
     signature = read_signature(fn, where, names)
     said = read_docstring(inspect.getdoc(inner))
     description = options.get("description", said.text)
-    schema, takes = _compile_input(name, signature.arguments, said.arguments)
+    schema, takes = compile_input(name, signature.arguments, said.arguments)
     given = tuple(argument.name for argument in signature.arguments)
     approve = options.get("approve", False)
-    timeout = options.get("timeout")
+    resource, timeout = options.get("resource"), options.get("timeout")
     return Tool(
         name=name,
         description=description,
         fn=fn,
         offer=ToolOffer(name, description, compact(schema)),
         effect=Effect(options.get("effect", Effect.ONCE)),
-        resource=_chosen(options.get("resource"), given, f"{where}, resource="),
+        resource=None if resource is None else narrowed(resource, given, f"{where}, resource="),
         exclusive=options.get("exclusive", False),
-        approve=approve if isinstance(approve, bool) else _needed(approve, given, f"{where}, approve="),
+        approve=approve if isinstance(approve, bool) else narrowed(approve, given, f"{where}, approve="),
         timeout_s=None if timeout is None else float(timeout),
         trust=Trust(options.get("trust", Trust.TRUSTED)),
         fatal=options.get("fatal", False),
         context=signature.context,
-        is_async=_is_async(fn),
+        is_async=is_async(fn),
         input=takes,
-        output=_compile_output(name, signature.returns, where),
+        output=compile_output(name, signature.returns, where),
     )
-
-
-def _compile_input(name: str, arguments: tuple[Argument, ...], said: Mapping[str, str]) -> tuple[Schema, _Input]:
-    properties: dict[str, Schema] = {}
-    builders: list[tuple[str, Callable[[Any], Any]]] = []
-    for argument in arguments:
-        place = f"tool {name!r}, parameter {argument.name!r}"
-        schema = schema_of(argument.annotation, place)
-        if argument.name in said:
-            schema.setdefault("description", said[argument.name])
-        if argument.default is not None and (default := default_of(argument.default[0])) is not None:
-            schema["default"] = default[0]
-        properties[argument.name] = schema
-        build = builder(argument.annotation, place)
-        if build is not None:
-            builders.append((argument.name, build))
-    required = [argument.name for argument in arguments if argument.default is None]
-    whole = object_schema(properties, required)
-    defaults = {argument.name: argument.default[0] for argument in arguments if argument.default is not None}
-    return whole, _Input(name, Checker(whole), defaults, tuple(builders))
-
-
-def _compile_output(name: str, returns: object, where: str) -> _Output:
-    """What the result is checked against; content parts are told apart by their classes, not by a schema."""
-    declared = type_name(returns)
-    members = _members(returns)
-    if returns is Any or returns is object:
-        return _Output(name)
-    parts = any(member in _PARTS or member in (Any, object) for member in members)
-    text = any(member in (str, Any, object) for member in members)
-    if parts:
-        return _Output(name, declared, text=text)
-    place = f"{where}, its result"
-    return _Output(
-        name, declared, text=returns is str, parts=False, checker=Checker(schema_of(returns, place, closed=False))
-    )
-
-
-def _members(tp: object) -> tuple[object, ...]:
-    """A type and all the types written inside it."""
-    inner = [member for arg in typing.get_args(tp) for member in _members(arg)]
-    return (tp, *inner)
-
-
-# -- judging what was written ------------------------------------------------------------------------------------
-
-
-def _function(fn: object) -> Any:
-    if isinstance(fn, staticmethod):
-        return fn.__func__
-    if isinstance(fn, Tool):
-        raise UsageError(f"{fn!r} is a tool already; decorate the function once")
-    if isinstance(fn, classmethod | property) or not callable(fn) or isinstance(fn, type):
-        raise UsageError(f"tool() makes a tool of a function or a bound method; got {fn!r}")
-    inner = getattr(fn, "func", fn)
-    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-        raise UsageError(
-            f"{fn!r} yields, and a tool has one result: return it, and tell of progress by ctx.progress(...)"
-        )
-    return fn
-
-
-def _is_async(fn: object) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
-
-
-def _check_name(name: object, fn: object = None) -> None:
-    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
-        of = "" if fn is None else f" of {fn!r}"
-        raise UsageError(
-            f"the tool name {name!r}{of} cannot be used: a name is 1 to 64 letters, digits, `_` and `-`;"
-            ' give one: @tool(name="...")'
-        )
-
-
-def _check_options(options: ToolOptions, where: str) -> None:
-    known = ToolOptions.__annotations__
-    for option in options:
-        if option not in known:
-            raise UsageError(f"{where}: there is no option {option!r}; there are {', '.join(known)}")
-    offered = [effect.value for effect in Effect if effect is not Effect.CHILD]
-    effect = options.get("effect", Effect.ONCE)
-    if effect not in offered:
-        raise UsageError(f"{where}: effect= is one of {', '.join(offered)}; got {effect!r}")
-    trust = options.get("trust", Trust.TRUSTED)
-    if trust not in list(Trust):
-        raise UsageError(f"{where}: trust= is one of {', '.join(Trust)}; got {trust!r}")
-    timeout = options.get("timeout")
-    if timeout is not None and not (is_number(timeout) and timeout > 0):
-        raise UsageError(f"{where}: timeout= is seconds above 0, or None for no limit; got {timeout!r}")
-    for flag in ("exclusive", "fatal"):
-        if not isinstance(options.get(flag, False), bool):
-            raise UsageError(f"{where}: {flag}= is True or False; got {options.get(flag)!r}")
-    if not isinstance(options.get("description", ""), str):
-        raise UsageError(f"{where}: description= is text; got {options.get('description')!r}")
-    if options.get("exclusive") and "resource" in options:
-        raise UsageError(f"{where}: an exclusive call runs alone, so resource= says nothing; keep one of the two")
-
-
-def is_number(value: object) -> bool:
-    """Whether it is a finite number, and no truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _chosen(fn: Callable[..., object] | None, given: tuple[str, ...], where: str) -> Callable[..., object] | None:
-    return None if fn is None else _needed(fn, given, where)
-
-
-def _needed(fn: Callable[..., R], given: tuple[str, ...], where: str) -> Callable[..., R]:
-    """The function, called with those arguments that it names."""
-    if not callable(fn) or inspect.iscoroutinefunction(fn):
-        raise UsageError(f"{where} takes a plain function of the tool's arguments; got {fn!r}")
-    parameters = inspect.signature(fn).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        return fn
-    wanted = tuple(parameter.name for parameter in parameters if parameter.name in given)
-    for parameter in parameters:
-        if parameter.name not in given and parameter.default is parameter.empty:
-            raise UsageError(
-                f"{where}: the function asks for {parameter.name!r}; the tool takes {', '.join(given) or 'nothing'}"
-            )
-    if wanted == given:
-        return fn
-
-    def narrowed(**arguments: Any) -> R:
-        return fn(**{name: arguments[name] for name in wanted})
-
-    return narrowed
 
 
 def _as_keys(found: object) -> tuple[str, ...]:
@@ -656,6 +326,3 @@ def toolbox(tools: Iterable[Tool[..., Any]]) -> Toolbox:
             )
         found[one.name] = one
     return Toolbox(tuple(one.offer for one in found.values()), found)
-
-
-_DECODE: Final = msgspec.json.Decoder().decode

@@ -1,0 +1,161 @@
+"""What a model reads of a tool's result: text and content as they are, the rest as JSON, within a limit (TOL-8)."""
+
+from __future__ import annotations
+
+import typing
+import unicodedata
+from typing import Any, Final
+
+import attrs
+
+from .building import plain, write
+from .content import Content, File, Image, Text, as_content
+from .errors import UsageError
+from .fitting import Checker
+from .schema import schema_of, type_name
+
+_PARTS: Final = (Text, Image, File)
+DONE: Final = "done"
+"""What the model reads of a tool that returned None."""
+
+
+@attrs.frozen
+class Shaped:
+    """A result as the model reads it.
+
+    Attributes:
+        cut: it was too long. whole: the full text where it was cut, else None.
+        error: the value is no result (it does not fit the declared type, or has no JSON form); the text says why.
+    """
+
+    content: Content
+    cut: bool = False
+    whole: str | None = None
+    error: bool = False
+
+
+@attrs.frozen(eq=False)
+class Output:
+    """What a tool declared to return, compiled. `checker`: None where everything may come."""
+
+    tool: str
+    declared: str = "Any"
+    text: bool = True
+    parts: bool = True
+    checker: Checker | None = None
+
+    def shape(self, value: object, limit_chars: int) -> Shaped:
+        """The result within the limit, or the error that says why it is none (TOL-6)."""
+        if type(value) is str and self.text:
+            return _cut(value, limit_chars)
+        parts = _as_parts(value)
+        if parts is not None and self.parts:
+            return _cut_parts(parts, limit_chars)
+        try:
+            form = plain(value)
+            text = DONE if value is None else form if isinstance(form, str) else write(form)
+        except UsageError as error:
+            return self._error(f"{self.tool} ran, but its result cannot be shown: {error}")
+        if self.checker is not None and not self.checker.valid(form):
+            lines = "; ".join(self.checker.errors(form)).replace("the arguments", "the result")
+            return self._error(f"{self.tool} ran, but its result does not fit the declared {self.declared}: {lines}")
+        return _cut(text, limit_chars)
+
+    @staticmethod
+    def _error(text: str) -> Shaped:
+        return Shaped((Text(_safe(text)),), error=True)
+
+
+def _as_parts(value: object) -> Content | None:
+    if isinstance(value, _PARTS):
+        return (value,)
+    if isinstance(value, list | tuple) and value and any(isinstance(item, _PARTS) for item in value):
+        return as_content(value) if all(isinstance(item, str | Text | Image | File) for item in value) else None
+    return None
+
+
+def _safe(text: str) -> str:
+    """The text without half characters (from undecodable file names), which no UTF-8 can carry."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="backslashreplace").decode()
+    return text
+
+
+def _cut(text: str, limit_chars: int) -> Shaped:
+    text = _safe(text)
+    if len(text) <= limit_chars:
+        return Shaped((Text(text),))
+    kept, line = _kept(text, limit_chars)
+    return Shaped((Text(text[:kept] + line),), cut=True, whole=text)  # TOL-8
+
+
+def _kept(text: str, limit_chars: int) -> tuple[int, str]:
+    """How much of a text stays, and the line that says how much is missing; together within the limit (TOL-8)."""
+    room = max(0, limit_chars - len(_missing(len(text), len(text))))
+    for _ in range(_CLUSTER_MAX):  # never between a letter and its accent, or inside a joined emoji
+        if not 0 < room < len(text) or not _joins(text[room - 1], text[room]):
+            break
+        room -= 1
+    return room, _missing(len(text) - room, len(text))
+
+
+_CLUSTER_MAX: Final = 16
+_JOINER: Final = "\u200d"
+
+
+def _joins(before: str, after: str) -> bool:
+    if before.isascii() and after.isascii():
+        return before == "\r" and after == "\n"
+    return (
+        _JOINER in (before, after)
+        or unicodedata.category(after) in ("Mn", "Me")
+        or "\U0001f3fb" <= after <= "\U0001f3ff"
+    )
+
+
+def _missing(missing: int, total: int) -> str:
+    return f"\n[cut: {missing:,} of {total:,} characters are missing here]"
+
+
+def _cut_parts(parts: Content, limit_chars: int) -> Shaped:
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    if sum(len(text) for text in texts) <= limit_chars:
+        return Shaped(tuple(Text(_safe(part.text)) if isinstance(part, Text) else part for part in parts))
+    kept: list[Text | Image | File] = []
+    room = limit_chars
+    for part in parts:
+        if not isinstance(part, Text):
+            kept.append(part)
+        elif room > 0:
+            shaped = _cut(part.text, room)
+            kept += shaped.content
+            room = 0 if shaped.cut else room - len(part.text)
+        else:
+            kept.append(Text(_missing(len(part.text), len(part.text)).strip()))
+    return Shaped(tuple(kept), cut=True, whole="\n".join(texts))
+
+
+def compile_output(name: str, returns: object, where: str) -> Output:
+    """What the result is checked against; content parts are told apart by their classes, not by a schema."""
+    declared = type_name(returns)
+    members = _members(returns)
+    if returns is Any or returns is object:
+        return Output(name)
+    parts = any(member in _PARTS or member in (Any, object) for member in members)
+    text = any(member in (str, Any, object) for member in members)
+    if parts:
+        return Output(name, declared, text=text)
+    place = f"{where}, its result"
+    return Output(
+        name, declared, text=returns is str, parts=False, checker=Checker(schema_of(returns, place, closed=False))
+    )
+
+
+def _members(tp: object) -> tuple[object, ...]:
+    """A type and all the types written inside it."""
+    inner = [member for arg in typing.get_args(tp) for member in _members(arg)]
+    return (tp, *inner)
