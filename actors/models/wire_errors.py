@@ -153,23 +153,24 @@ class Problem:
     status: int | None = None
     retry_after_s: float | None = None
     request_id: str | None = None
+    found_here: bool = False
+    """This side saw it (a stall, a broken stream); the server did not say it."""
 
 
-def problem(kind: str, message: str, *, code: str | None = None, request_id: str | None = None) -> Problem:
+def problem(kind: str, message: str, *, retryable: bool | None = None) -> Problem:
     """A problem that this side found: connection, stall, broken stream."""
-    return Problem(kind, message, _CLASSES[kind].retryable, code=code, request_id=request_id)
+    return Problem(kind, message, _CLASSES[kind].retryable if retryable is None else retryable, found_here=True)
 
 
-def error_of(trouble: Problem, model: str, *, client_side: bool = False) -> ProviderError:
+def error_of(trouble: Problem, model: str) -> ProviderError:
     """The error to raise.
 
     Args:
         trouble: what happened.
         model: what was asked, for the message.
-        client_side: a `timeout` that this side saw, so the connection is what failed.
     """
     family = _CLASSES[trouble.kind]
-    if trouble.kind == "timeout" and client_side:
+    if trouble.kind == "timeout" and trouble.found_here:
         family = Broken
     if trouble.retryable and not family.retryable:
         family = Overloaded
