@@ -15,9 +15,6 @@ from actors.ids import AgentId, MessageId, TurnId
 from actors.messages import Lane, Queued, ReceiptState
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self
-
     from actors.ids import TreeId
     from actors.transcript import Record
 
@@ -149,11 +146,6 @@ class Reader(Protocol):
     async def close(self) -> None:
         """Close it. Closing twice is allowed; any other use afterwards raises `Unavailable`."""
         ...
-
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
 
 
 class Store(Reader, Protocol):

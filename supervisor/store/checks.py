@@ -202,6 +202,11 @@ def appended(agent: str, at: int, length: int) -> Conflict:
     return Conflict(f"{agent} has {length} records, not {at}: another wrote; read what is new and decide again")
 
 
+def claims_nothing(agent: str) -> Conflict:
+    """The error for a claim of no message (CON-3)."""
+    return Conflict(f"a turn of {agent} claims no message; nothing was written")
+
+
 def not_waiting(agent: str, message: str, found: str) -> Conflict:
     """The error for a message that is not in a state to be taken or moved from."""
     return Conflict(f"message {message} of {agent} is {found}: it cannot be taken or moved; nothing was written")

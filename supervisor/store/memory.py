@@ -70,6 +70,7 @@ class MemoryStore:
         self._check_open()
         epochs = self._tables.epochs
         epochs[tree] = epochs.get(tree, 0) + 1
+        self._commits += 1
         return epochs[tree]
 
     def statistics(self) -> StoreStatistics:

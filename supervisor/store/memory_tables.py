@@ -31,7 +31,6 @@ from actors.changes import (
     Value,
     Values,
 )
-from actors.errors import Conflict
 from actors.ids import MessageId, TurnId, agent_of, tree_of
 from actors.messages import Envelope, Lane, ReceiptState
 from actors.transcript import Record
@@ -41,6 +40,7 @@ from . import checks
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from actors.errors import Conflict
     from actors.ids import AgentId, TreeId
 
 
@@ -263,7 +263,7 @@ class Tables:
     def _claim(self, operation: Claim, undo: _Undo) -> None:
         agent = self._agent(operation.agent)
         if not operation.messages:
-            raise Conflict(f"a turn of {operation.agent} claims no message; nothing was written")
+            raise checks.claims_nothing(operation.agent)
         for message_id in operation.messages:
             message = agent.waiting.get(message_id)
             if message is None:

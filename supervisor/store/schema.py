@@ -1,0 +1,93 @@
+"""The tables of a SQLite store, their version, and the steps from one version to the next.
+
+Every row has the tree it belongs to and the epoch of the set that wrote it (0: a set without an owner). What a class
+of `actors.changes` holds stands in `body` as `actors.codec` writes it; beside it stand only columns that are looked
+for. An agent's intake and counters are columns of their own, because others than its loop change them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import attrs
+
+APPLICATION_ID: Final = 0x63_62_6F_64
+"""Marks the file as ours ("cbod"), so that another program's database is never taken for a store."""
+
+_FIRST: Final = (
+    """
+    CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE trees (tree TEXT PRIMARY KEY, epoch INTEGER NOT NULL) STRICT, WITHOUT ROWID
+    """,
+    # n: the order in which agents were made. seq: of the last message. *_n, *_bytes: STORE-3.
+    """
+    CREATE TABLE agents (
+        n INTEGER PRIMARY KEY, agent TEXT NOT NULL UNIQUE, tree TEXT NOT NULL, epoch INTEGER NOT NULL,
+        parent TEXT NOT NULL, key TEXT, owes INTEGER NOT NULL,
+        intake TEXT NOT NULL DEFAULT 'open', seq INTEGER NOT NULL DEFAULT 0, queued INTEGER NOT NULL DEFAULT 0,
+        control_n INTEGER NOT NULL DEFAULT 0, control_bytes INTEGER NOT NULL DEFAULT 0,
+        steer_n INTEGER NOT NULL DEFAULT 0, steer_bytes INTEGER NOT NULL DEFAULT 0,
+        send_n INTEGER NOT NULL DEFAULT 0, send_bytes INTEGER NOT NULL DEFAULT 0,
+        body BLOB NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX agents_parent ON agents(parent)",
+    "CREATE UNIQUE INDEX agents_key ON agents(parent, key) WHERE key IS NOT NULL",
+    # REC-2: what recovery reads holds only agents with work, so idle ones cost it nothing.
+    "CREATE INDEX agents_work ON agents(agent) WHERE owes = 1 OR queued > 0",
+    # Clustered by agent and seq: a mailbox is read as it lies. places: 0 for a reserved place, which counts nowhere.
+    """
+    CREATE TABLE messages (
+        agent TEXT NOT NULL, seq INTEGER NOT NULL, id TEXT NOT NULL, tree TEXT NOT NULL, epoch INTEGER NOT NULL,
+        lane TEXT NOT NULL, state TEXT NOT NULL, sender TEXT NOT NULL, key TEXT, places INTEGER NOT NULL,
+        bytes INTEGER NOT NULL, turn TEXT, reason TEXT, body BLOB NOT NULL, PRIMARY KEY (agent, seq)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE UNIQUE INDEX messages_id ON messages(id)",
+    "CREATE UNIQUE INDEX messages_key ON messages(agent, sender, key) WHERE key IS NOT NULL",
+    "CREATE INDEX messages_waiting ON messages(agent, seq) WHERE state IN ('queued', 'held')",
+    """
+    CREATE TABLE records (
+        agent TEXT NOT NULL, at INTEGER NOT NULL, tree TEXT NOT NULL, epoch INTEGER NOT NULL, body BLOB NOT NULL,
+        PRIMARY KEY (agent, at)
+    ) STRICT, WITHOUT ROWID
+    """,
+    # A call's id begins with its agent's path and a colon, so one range holds an agent's calls.
+    """
+    CREATE TABLE calls (
+        call TEXT PRIMARY KEY, tree TEXT NOT NULL, epoch INTEGER NOT NULL, body BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE outcomes (
+        turn TEXT PRIMARY KEY, tree TEXT NOT NULL, epoch INTEGER NOT NULL, body BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE kv (
+        agent TEXT NOT NULL, scope TEXT NOT NULL, key TEXT NOT NULL, tree TEXT NOT NULL, epoch INTEGER NOT NULL,
+        body BLOB NOT NULL, PRIMARY KEY (agent, scope, key)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE counters (
+        counter TEXT PRIMARY KEY, tree TEXT NOT NULL, epoch INTEGER NOT NULL, value INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
+
+@attrs.frozen
+class Migration:
+    """The statements from one version to the next; they run in one transaction with the new version's number."""
+
+    summary: str
+    statements: tuple[str, ...]
+
+
+MIGRATIONS: Final = (Migration("as first released", _FIRST),)
+"""The n-th, from 0, leads from version n to n + 1; a released one never changes."""
+
+VERSION: Final = len(MIGRATIONS)

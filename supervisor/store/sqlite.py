@@ -1,0 +1,277 @@
+"""A store in one SQLite file: durable, one process at a time, read by any.
+
+Two threads serve it: one writes in groups (`sqlite_writer`), one reads (`sqlite_reads`). With `inline=True` both run
+on the caller's thread instead, for tests under a virtual clock, where a thread would let timeouts fire.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import outcome
+import trio
+
+from actors.errors import Unavailable
+
+from .base import PAGE, StoreStatistics
+from .sqlite_file import Owner, open_reader, open_writer, resolved
+from .sqlite_reads import Reads
+from .sqlite_rows import Compiled, compiled, owning
+from .sqlite_thread import Thread
+from .sqlite_writer import Writer
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from actors.changes import AgentRow, ChangeSet, KvRow, OutcomeRow, Values
+    from actors.ids import AgentId, MessageId, TreeId, TurnId
+    from actors.messages import Queued, ReceiptState
+    from actors.transcript import Record
+
+    from .base import MessageView, StoredAgent
+    from .sqlite_thread import Result
+
+CLOSE_S: Final = 30.0
+"""How long a close waits for a commit under way; a disk that takes longer is reported."""
+
+
+class SqliteReader:
+    """The reads of a store, on a thread of their own, or on the caller's where `thread` is None."""
+
+    def __init__(self, reads: Reads, *, inline: bool) -> None:
+        self._reads = reads
+        self._inline = inline
+        self._closed = False
+        self._thread: Thread[Callable[[], Any]] | None = (
+            None if inline else Thread("callboard-reads", _each, last=reads.close)
+        )
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._reads.id}{' closed' if self._closed else ''}>"
+
+    @property
+    def id(self) -> str:
+        """The random name of the store."""
+        return self._reads.id
+
+    async def load_agent(self, agent: AgentId) -> StoredAgent | None:
+        """Read an agent, as `Reader.load_agent`."""
+        found: StoredAgent | None = await self._read(lambda: self._reads.load_agent(agent))
+        return found
+
+    async def read_records(self, agent: AgentId, start: int = 0, stop: int | None = None) -> tuple[Record, ...]:
+        """Read records, as `Reader.read_records`."""
+        found: tuple[Record, ...] = await self._read(lambda: self._reads.read_records(agent, start, stop))
+        return found
+
+    async def outcome(self, turn: TurnId) -> OutcomeRow | None:
+        """Read how a turn ended, as `Reader.outcome`."""
+        found: OutcomeRow | None = await self._read(lambda: self._reads.outcome(turn))
+        return found
+
+    async def message_state(self, message: MessageId) -> MessageView | None:
+        """Read where a message is, as `Reader.message_state`."""
+        found: MessageView | None = await self._read(lambda: self._reads.message_state(message))
+        return found
+
+    async def find_key(self, parent: str, key: str) -> AgentId | None:
+        """Find the child started under a key, as `Reader.find_key`."""
+        found: AgentId | None = await self._read(lambda: self._reads.find_key(parent, key))
+        return found
+
+    async def agents_with_work(self) -> tuple[AgentId, ...]:
+        """Find the agents with work, as `Reader.agents_with_work`."""
+        found: tuple[AgentId, ...] = await self._read(self._reads.agents_with_work)
+        return found
+
+    async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
+        """Read the agents right below one, as `Reader.children`."""
+        found: tuple[AgentRow, ...] = await self._read(lambda: self._reads.children(parent))
+        return found
+
+    async def tree_rows(self, tree: TreeId) -> tuple[AgentRow, ...]:
+        """Read a tree's agents, as `Reader.tree_rows`."""
+        found: tuple[AgentRow, ...] = await self._read(lambda: self._reads.tree_rows(tree))
+        return found
+
+    async def roots(self, *, after: AgentId | None = None, limit: int = PAGE) -> tuple[AgentRow, ...]:
+        """Read root agents, as `Reader.roots`."""
+        found: tuple[AgentRow, ...] = await self._read(lambda: self._reads.roots(after, limit))
+        return found
+
+    async def kv(self, agent: AgentId, scope: str) -> tuple[KvRow, ...]:
+        """Read a key-value scope, as `Reader.kv`."""
+        found: tuple[KvRow, ...] = await self._read(lambda: self._reads.kv(agent, scope))
+        return found
+
+    async def messages(
+        self, agent: AgentId, states: tuple[ReceiptState, ...], *, after: int = 0, limit: int = PAGE
+    ) -> tuple[Queued, ...]:
+        """Read an agent's messages, as `Reader.messages`."""
+        found: tuple[Queued, ...] = await self._read(
+            lambda: self._reads.messages(agent, states, after=after, limit=limit)
+        )
+        return found
+
+    async def close(self) -> None:
+        """Close it, as `Reader.close`."""
+        if self._closed:
+            await trio.lowlevel.cancel_shielded_checkpoint()
+            return
+        self._closed = True
+        if self._thread is None:
+            self._reads.close()
+            await trio.lowlevel.cancel_shielded_checkpoint()
+        else:
+            await self._thread.close()
+
+    async def _read(self, read: Callable[[], Any]) -> Any:
+        self._check_open()
+        if self._thread is not None:
+            return await self._thread.do(read, given_up=True)
+        await trio.lowlevel.checkpoint()
+        return read()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the store is closed; open it again")
+
+
+def _each(reads: list[Callable[[], Any]]) -> list[Result]:
+    return [outcome.capture(read) for read in reads]
+
+
+class SqliteStore(SqliteReader):
+    """A `Store` in a SQLite file; the same invariants as `Store`.
+
+    Rows are encoded on the caller's side: the disk's flush, in which the writer's thread leaves Python alone, is then
+    used for it, and a row that cannot be written fails its caller alone.
+    """
+
+    def __init__(self, writer: Writer, reads: Reads, *, inline: bool) -> None:
+        super().__init__(reads, inline=inline)
+        self._writer = writer
+        self._writes: Thread[Compiled] | None = (
+            None if inline else Thread("callboard-writes", writer.write, last=writer.close)
+        )
+
+    async def commit(self, change_set: ChangeSet) -> Values:
+        """Write a change set, as `Store.commit`."""
+        return await self._write(compiled(change_set))
+
+    def commit_nowait(self, change_set: ChangeSet) -> Values:
+        """Write a change set from synchronous code; for a store opened with `inline=True` only."""
+        self._check_open()
+        assert self._inline, "commit_nowait would block the event loop: open the store with inline=True"
+        return cast("Values", self._writer.write([compiled(change_set)])[0].unwrap())
+
+    async def own(self, tree: TreeId) -> int:
+        """Take ownership of a tree, as `Store.own`."""
+        (epoch,) = await self._write(owning(tree))
+        assert isinstance(epoch, int)
+        return epoch
+
+    async def _write(self, one: Compiled) -> Values:
+        self._check_open()
+        if self._writes is not None:
+            return cast("Values", await self._writes.do(one))
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        return cast("Values", self._writer.write([one])[0].unwrap())
+
+    def statistics(self) -> StoreStatistics:
+        """What it has done so far."""
+        writer = self._writer
+        return StoreStatistics(writer.commits, writer.refused, writer.flushes, writer.bytes_encoded)
+
+    async def close(self) -> None:
+        """Close it: commits under way are finished first."""
+        first = not self._closed
+        await super().close()
+        if self._writes is not None:
+            await self._writes.close()
+        elif first:
+            self._writer.close()
+
+
+@contextlib.asynccontextmanager
+async def open_sqlite_store(
+    path: str | os.PathLike[str], *, owner: str, inline: bool = False
+) -> AsyncIterator[SqliteStore]:
+    """Open a store in a SQLite file, made where it is not there, for this process alone.
+
+    Args:
+        path: the file. Beside it stand its log (`-wal`, `-shm`) and the lock (`-owner`).
+        owner: what this process is, for the message to another that wants the store: its command line.
+        inline: no threads; for tests under a virtual clock.
+
+    Raises:
+        OwnedElsewhere: another process has it; the message says which.
+        UsageError: the path is a folder or no file name.
+        Corrupt: the file is no store. NewerSchema: a newer callboard wrote it.
+        Unavailable: there is no such folder, or it cannot be written.
+
+    If cancelled: it is closed first; commits under way are finished.
+    """
+    file = resolved(path)
+    lock, writer, reads = await _in_thread(lambda: _opened(file, owner), inline=inline)
+    store = SqliteStore(writer, reads, inline=inline)
+    try:
+        yield store
+    finally:
+        await _closed(store, file)
+        lock.release()
+
+
+def _opened(file: Path, owner: str) -> tuple[Owner, Writer, Reads]:
+    lock = Owner.take(file, owner)
+    try:
+        db = open_writer(file)
+        try:
+            return lock, Writer(file.name, db), Reads(file.name, open_reader(file))
+        except BaseException:
+            db.close()
+            raise
+    except BaseException:
+        lock.release()
+        raise
+
+
+@contextlib.asynccontextmanager
+async def open_sqlite_reader(path: str | os.PathLike[str], *, inline: bool = False) -> AsyncIterator[SqliteReader]:
+    """Open a store for reading, also while another process owns it.
+
+    Args:
+        path: the file.
+        inline: no threads; for tests under a virtual clock.
+
+    Raises:
+        UsageError: the path is a folder or no file name.
+        Corrupt: the file is no store. NewerSchema: a newer callboard wrote it.
+        Unavailable: there is no such store, or it cannot be read.
+    """
+    file = resolved(path)
+    reads = await _in_thread(lambda: Reads(file.name, open_reader(file)), inline=inline)
+    reader = SqliteReader(reads, inline=inline)
+    try:
+        yield reader
+    finally:
+        await _closed(reader, file)
+
+
+async def _in_thread(work: Callable[[], Any], *, inline: bool) -> Any:
+    """Open files away from the event loop; what was opened is never lost to a cancellation."""
+    if inline:
+        await trio.lowlevel.checkpoint()
+        return work()
+    return await trio.to_thread.run_sync(work)
+
+
+async def _closed(store: SqliteReader, file: Path) -> None:
+    with trio.move_on_after(CLOSE_S, shield=True) as scope:
+        await store.close()
+    if scope.cancelled_caught:
+        # its thread may still write, so the lock stays with this process
+        raise Unavailable(f"store {file}: the disk has not answered for {CLOSE_S:.0f} s; it is still locked")

@@ -1,0 +1,252 @@
+"""The files of a SQLite store: who owns them, how they are opened, and what version they have.
+
+`PATH-owner` beside the store is locked for as long as its process has the store open, and says who that is. The lock
+is the kernel's and ends with the process, so what a dead owner left in the file never keeps anybody out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import fcntl
+import json
+import os
+import secrets
+import socket
+import weakref
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from actors.errors import Corrupt, NewerSchema, OwnedElsewhere, Unavailable, UsageError
+
+from . import schema
+from .sqlite_writer import store_error
+
+PRIVATE: Final = 0o600
+BUSY_MS: Final = 5_000
+"""How long another program's lock (a `sqlite3` shell, a backup) is waited for."""
+
+_PRAGMAS: Final = (
+    "journal_mode = WAL",  # readers and the writer do not wait for each other, and a commit is one flush
+    "synchronous = FULL",  # flushed at every commit: what was acknowledged survives a loss of power
+    "fullfsync = ON",  # on macOS an ordinary fsync leaves data in the drive's cache
+    "checkpoint_fullfsync = ON",
+    "temp_store = MEMORY",  # no other file is ever written
+    "trusted_schema = OFF",  # nothing in the file may call functions
+    "cell_size_check = ON",  # damage is found early, as an error
+    "cache_size = -16000",  # 16 MB: what is hot of a few thousand agents
+    "journal_size_limit = 67108864",  # the log shrinks again after a burst
+)
+
+
+class Owner:
+    """The lock on a store: held from `take` to `release`, or to the end of the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor: int | None = descriptor
+        # a forked child shares the lock and would hold it after our end; closing its copy leaves ours locked
+        mine = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _forget(mine()))
+
+    @classmethod
+    def take(cls, store: Path, owner: str) -> Owner:
+        """Lock a store for this process.
+
+        Raises:
+            OwnedElsewhere: a process has it; the message names it.
+            Unavailable: the lock file cannot be written.
+        """
+        path = store.with_name(f"{store.name}-owner")
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        except OSError as error:
+            raise Unavailable(f"store {store} cannot be locked: {error}; make its folder writable") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            told = _owned_elsewhere(store, _read(descriptor))
+            os.close(descriptor)
+            raise told from None
+        facts = {
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "since": dt.datetime.now().astimezone().isoformat(timespec="seconds"),
+            "command": owner,
+        }
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, json.dumps(facts).encode(), 0)
+        return cls(descriptor)
+
+    def release(self) -> None:
+        """Give the store up. The file stays: whoever waits to lock it must find this one, not a new one."""
+        if self._descriptor is not None:
+            with contextlib.suppress(OSError):  # a full or vanished disk: closing is what frees the lock
+                os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _forget(owner: Owner | None) -> None:
+    if owner is not None and owner._descriptor is not None:  # noqa: SLF001 - its own module
+        os.close(owner._descriptor)  # noqa: SLF001
+        owner._descriptor = None  # noqa: SLF001
+
+
+def _read(descriptor: int) -> dict[str, Any]:
+    try:
+        facts = json.loads(os.pread(descriptor, 4_096, 0))
+    except (OSError, ValueError):  # the owner has the lock and has not written yet
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _owned_elsewhere(store: Path, facts: dict[str, Any]) -> OwnedElsewhere:
+    if not facts:
+        return OwnedElsewhere(f"store {store.name} is in use by another process; end it, or wait until it has")
+    pid = facts.get("pid")
+    process = "this process" if pid == os.getpid() else f"process {pid}"
+    place = "" if facts.get("host") == socket.gethostname() else f" on {facts.get('host')}"
+    return OwnedElsewhere(
+        f"store {store.name} is in use by {process} ({facts.get('command')}){place} since {_clock(facts.get('since'))};"
+        " end it, or wait until it has; `callboard show` reads the store meanwhile"
+    )
+
+
+def _clock(since: object) -> str:
+    try:
+        moment = dt.datetime.fromisoformat(str(since))
+    except ValueError:
+        return str(since)
+    today = moment.date() == dt.datetime.now(tz=moment.tzinfo).date()
+    return f"{moment:%H:%M}" if today else f"{moment:%Y-%m-%d %H:%M}"
+
+
+# -- opening -----------------------------------------------------------------------------------------------------
+
+
+def resolved(path: str | os.PathLike[str]) -> Path:
+    """The file a store is in, links followed, so that one store has one lock.
+
+    Raises:
+        UsageError: it is no file name, or a folder.
+        Unavailable: its folder is not there.
+    """
+    text = os.fspath(path)
+    if not text or text.startswith((":", "file:")):
+        raise UsageError(f"a store is a file name, not {text!r}; for a store in memory give no store")
+    file = Path(text).resolve()
+    if file.is_dir():
+        raise UsageError(f"store {text} is a folder; give the name of a file in it, such as {Path(text) / 'agents.db'}")
+    if not file.parent.is_dir():
+        raise Unavailable(f"store {text}: there is no folder {file.parent}; make it first")
+    return file
+
+
+def open_writer(file: Path) -> apsw.Connection:
+    """Open a store for writing: make it where it is not there, bring it up to this version's schema.
+
+    Raises:
+        Corrupt: not a database, or another program's.
+        NewerSchema: a newer callboard wrote it.
+        Unavailable: it cannot be opened or written.
+    """
+    try:
+        _make_private(file)
+    except OSError as error:
+        raise Unavailable(f"store {file} cannot be written: {error}; make the file and its folder writable") from error
+    with _errors_told(file):
+        db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)
+        with _closed_on_error(db):
+            db.set_busy_timeout(BUSY_MS)
+            if db.readonly("main"):
+                raise Unavailable(f"store {file} is read-only; make the file and its folder writable")
+            version = _version(file, db)
+            for pragma in _PRAGMAS:
+                db.execute(f"PRAGMA {pragma}").fetchall()
+            if db.pragma("journal_mode") != "wal":
+                raise Unavailable(f"store {file}: its file system has no shared memory; put it on a local disk")
+            _migrate(db, version)
+        return db
+
+
+def open_reader(file: Path) -> apsw.Connection:
+    """Open a store for reading only; its owner does not notice.
+
+    Raises:
+        Corrupt: not a store.
+        NewerSchema: a newer callboard wrote it.
+        Unavailable: there is none, an older callboard wrote it, or it cannot be read.
+    """
+    if not file.exists():
+        raise Unavailable(f"there is no store {file}; look for its name, or start one by running with it")
+    with _errors_told(file):
+        db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+        with _closed_on_error(db):
+            db.set_busy_timeout(BUSY_MS)
+            version = _version(file, db)
+            if version == 0:
+                raise Corrupt(f"{file} is an empty file, not a store; give the name of a store")
+            if version < schema.VERSION:
+                raise Unavailable(f"store {file} was written by an older callboard; run with it once to bring it up")
+        return db
+
+
+def _make_private(file: Path) -> None:
+    """Make the file, if it is not there, for its user only, and its name durable; SQLite's others inherit its mode."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    except FileExistsError:
+        return
+    os.close(descriptor)
+    folder = os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _version(file: Path, db: apsw.Connection) -> int:
+    """The schema's version; 0 for an empty file."""
+    application: int = db.pragma("application_id")
+    version: int = db.pragma("user_version")
+    tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
+    if application != schema.APPLICATION_ID and (application or version or tables):
+        raise Corrupt(f"{file} is another program's database, not a store; give the store another name")
+    if version > schema.VERSION:
+        raise NewerSchema(
+            f"store {file} has schema {version}, this callboard knows {schema.VERSION}; use the callboard that wrote it"
+        )
+    return version
+
+
+def _migrate(db: apsw.Connection, version: int) -> None:
+    """Bring the schema up, all steps in one transaction: a crash leaves the old version whole."""
+    if version == schema.VERSION:
+        return
+    with db:
+        for migration in schema.MIGRATIONS[version:]:
+            for statement in migration.statements:
+                db.execute(statement)
+        if version == 0:
+            db.execute("INSERT INTO meta VALUES ('store_id', ?)", (secrets.token_hex(8),))
+            db.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {schema.VERSION}")
+
+
+@contextlib.contextmanager
+def _errors_told(file: Path) -> Any:
+    try:
+        yield
+    except apsw.Error as error:
+        raise store_error(str(file), error) from error
+
+
+@contextlib.contextmanager
+def _closed_on_error(db: apsw.Connection) -> Any:
+    try:
+        yield
+    except BaseException:
+        db.close()
+        raise

@@ -1,0 +1,160 @@
+"""The reads of a SQLite store, each one short transaction on a connection of its own.
+
+They have a connection and a thread of their own, so that a long conversation that is read does not hold up commits,
+and so that a read is not queued behind sync tools for one of Trio's threads. In write-ahead mode a transaction that
+begins now sees every commit that has returned. Rows are decoded after the transaction has ended.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import apsw
+
+from actors import codec
+from actors.changes import Intake
+from actors.errors import Corrupt
+from actors.messages import Lane, Queued, ReceiptState
+
+from .base import MessageView, StoredAgent
+from .checks import call_order
+from .sqlite_writer import store_error
+
+if TYPE_CHECKING:
+    from actors.changes import AgentRow, KvRow, OutcomeRow
+    from actors.ids import AgentId, MessageId, TreeId, TurnId
+    from actors.transcript import Record
+
+_AGENT: Final = (
+    "SELECT body, intake, (SELECT ifnull(max(at) + 1, 0) FROM records WHERE agent = ?1) FROM agents WHERE agent = ?1"
+)
+_WAITING: Final = "SELECT seq, body, state FROM messages WHERE agent = ? AND state IN ('queued', 'held') ORDER BY seq"
+_MESSAGES: Final = (
+    "SELECT seq, body, state FROM messages WHERE agent = ? AND seq > ? AND state IN (SELECT value FROM json_each(?))"
+    " ORDER BY seq LIMIT ?"
+)
+_ROOTS: Final = (
+    "SELECT body FROM agents WHERE parent = '' AND n > (CASE WHEN ?1 IS NULL THEN 0 ELSE"
+    " (SELECT n FROM agents WHERE agent = ?1) END) ORDER BY n LIMIT ?2"
+)
+# a tree's paths are the root's and those that begin with it and "/"; "0" follows "/"
+_TREE: Final = "SELECT body FROM agents WHERE agent = ?1 OR (agent > ?1 || '/' AND agent < ?1 || '0') ORDER BY n"
+
+
+class Reads:
+    """The read connection. Used by one thread at a time; every method is one read transaction."""
+
+    def __init__(self, path: str, db: apsw.Connection) -> None:
+        self._path = path
+        self._db = db
+        self.id: str = self._rows(("SELECT value FROM meta WHERE key = 'store_id'", ()))[0][0][0]
+
+    def load_agent(self, agent: AgentId) -> StoredAgent | None:
+        """As `Reader.load_agent`."""
+        found, waiting, calls = self._rows(
+            (_AGENT, (agent,)),
+            (_WAITING, (agent,)),
+            ("SELECT body FROM calls WHERE call > ?1 || ':t' AND call < ?1 || ':u'", (agent,)),
+        )
+        if not found:
+            return None
+        body, intake, length = found[0]
+        rows = [_decoded(codec.CALL, call[0], f"a call of {agent}") for call in calls]
+        rows.sort(key=call_order)
+        return StoredAgent(_agent(body), Intake(intake), length, _queued(agent, waiting), tuple(rows))
+
+    def read_records(self, agent: AgentId, start: int, stop: int | None) -> tuple[Record, ...]:
+        """As `Reader.read_records`."""
+        sql = "SELECT body FROM records WHERE agent = ? AND at >= ? AND at < ? ORDER BY at"
+        (found,) = self._rows((sql, (agent, start, 2**62 if stop is None else stop)))
+        return tuple([_decoded(codec.RECORD, row[0], f"record {at} of {agent}") for at, row in enumerate(found, start)])
+
+    def outcome(self, turn: TurnId) -> OutcomeRow | None:
+        """As `Reader.outcome`."""
+        (found,) = self._rows(("SELECT body FROM outcomes WHERE turn = ?", (turn,)))
+        return _decoded(codec.OUTCOME, found[0][0], f"the outcome of {turn}") if found else None
+
+    def message_state(self, message: MessageId) -> MessageView | None:
+        """As `Reader.message_state`."""
+        (found,) = self._rows(("SELECT agent, seq, lane, state, turn, reason FROM messages WHERE id = ?", (message,)))
+        if not found:
+            return None
+        agent, seq, lane, state, turn, reason = found[0]
+        return MessageView(message, agent, seq, Lane(lane), ReceiptState(state), turn, reason)
+
+    def find_key(self, parent: str, key: str) -> AgentId | None:
+        """As `Reader.find_key`."""
+        (found,) = self._rows(("SELECT agent FROM agents WHERE parent = ? AND key = ?", (parent, key)))
+        return found[0][0] if found else None
+
+    def agents_with_work(self) -> tuple[AgentId, ...]:
+        """As `Reader.agents_with_work`."""
+        (found,) = self._rows(("SELECT agent FROM agents WHERE owes = 1 OR queued > 0 ORDER BY agent", ()))
+        return tuple([row[0] for row in found])
+
+    def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
+        """As `Reader.children`."""
+        return self._agents("SELECT body FROM agents WHERE parent = ? ORDER BY n", (parent,))
+
+    def tree_rows(self, tree: TreeId) -> tuple[AgentRow, ...]:
+        """As `Reader.tree_rows`."""
+        return self._agents(_TREE, (tree,))
+
+    def roots(self, after: AgentId | None, limit: int) -> tuple[AgentRow, ...]:
+        """As `Reader.roots`."""
+        return self._agents(_ROOTS, (after, limit))
+
+    def kv(self, agent: AgentId, scope: str) -> tuple[KvRow, ...]:
+        """As `Reader.kv`."""
+        (found,) = self._rows(("SELECT body FROM kv WHERE agent = ? AND scope = ? ORDER BY key", (agent, scope)))
+        return tuple([_decoded(codec.KV, row[0], f"the key-value store of {agent}") for row in found])
+
+    def messages(
+        self, agent: AgentId, states: tuple[ReceiptState, ...], *, after: int, limit: int
+    ) -> tuple[Queued, ...]:
+        """As `Reader.messages`."""
+        wanted = json.dumps([state.value for state in states])
+        (found,) = self._rows((_MESSAGES, (agent, after, wanted, limit)))
+        return _queued(agent, found)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    def _agents(self, sql: str, arguments: tuple[Any, ...]) -> tuple[AgentRow, ...]:
+        (found,) = self._rows((sql, arguments))
+        return tuple([_agent(row[0]) for row in found])
+
+    def _rows(self, *statements: tuple[str, tuple[Any, ...]]) -> list[list[Any]]:
+        """The rows of each statement, all of one moment."""
+        db = self._db
+        try:
+            db.execute("BEGIN")
+            try:
+                return [db.execute(sql, arguments).fetchall() for sql, arguments in statements]
+            finally:
+                db.execute("COMMIT")
+        except apsw.Error as error:
+            raise store_error(self._path, error) from error
+
+
+def _agent(body: bytes) -> AgentRow:
+    row: AgentRow = _decoded(codec.AGENT, body, "an agent's row")
+    return row
+
+
+def _queued(agent: str, rows: list[Any]) -> tuple[Queued, ...]:
+    return tuple(
+        [
+            Queued(seq, _decoded(codec.ENVELOPE, body, f"message {seq} of {agent}"), ReceiptState(state))
+            for seq, body, state in rows
+        ]
+    )
+
+
+def _decoded(form: codec.Form[Any], body: bytes, where: str) -> Any:
+    try:
+        return form.decode(body)
+    except Corrupt as error:
+        raise Corrupt(f"{where}: {error}") from None

@@ -1,0 +1,227 @@
+"""A change set as SQL: encoded where it is given, carried out where the connection is.
+
+`compiled` checks and encodes a set on the caller's side, so that a row that cannot be written fails its caller
+alone, and the database is locked only while statements run. Each step then looks at what it finds and either writes
+or raises; it is undone by the savepoint that its set runs in (STORE-1).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import apsw
+import attrs
+
+from actors import codec
+from actors.changes import (
+    AgentRow,
+    Append,
+    Bump,
+    CallRow,
+    ChangeSet,
+    Claim,
+    Enqueue,
+    Erase,
+    KvRow,
+    Move,
+    Operation,
+    OutcomeRow,
+    Put,
+    Require,
+    Row,
+    RowKey,
+    Shut,
+)
+
+from . import checks, sqlite_mailbox
+from .sqlite_steps import At, Step, ask, need_agent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@attrs.frozen
+class Compiled:
+    """A change set, checked and encoded.
+
+    Attributes:
+        size: bytes of its bodies. owns: it raises the tree's epoch.
+    """
+
+    tree: str
+    epoch: int | None
+    steps: tuple[Step, ...]
+    size: int = 0
+    owns: bool = False
+
+
+def owning(tree: str) -> Compiled:
+    """The set that takes ownership of a tree; its one value is the new epoch (SUP-6)."""
+    return Compiled(tree, None, ((_do_own, (tree,)),), owns=True)
+
+
+def _do_own(db: apsw.Cursor, tree: str) -> int:
+    sql = "INSERT INTO trees VALUES (?, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
+    epoch: int = ask(db, sql, (tree,))[0][0]
+    return epoch
+
+
+def compiled(change_set: ChangeSet) -> Compiled:
+    """Check and encode a change set.
+
+    Raises:
+        UsageError: it breaks the rules of change sets.
+    """
+    checks.check(change_set)
+    at = (change_set.tree, change_set.epoch or 0)
+    steps = tuple([_COMPILE[type(operation)](operation, at) for operation in change_set.operations])
+    size = sum([len(part) for _, arguments in steps for part in arguments if type(part) is bytes])
+    return Compiled(change_set.tree, change_set.epoch, steps, size)
+
+
+# -- records -----------------------------------------------------------------------------------------------------
+
+_ADD_RECORD: Final = "INSERT INTO records(agent, at, tree, epoch, body) VALUES (?, ?, ?, ?, ?)"
+_LENGTH: Final = "SELECT ifnull(max(at) + 1, 0) FROM records WHERE agent = ?"
+
+
+def _append(operation: Append, at: At) -> Step:
+    encode = codec.RECORD.encode
+    rows = tuple(
+        [
+            (operation.agent, index, *at, encode(record))
+            for index, record in enumerate(operation.records, start=operation.at)
+        ]
+    )
+    return _do_append, (operation.agent, operation.at, rows, *[row[4] for row in rows])
+
+
+def _do_append(db: apsw.Cursor, agent: str, at: int, rows: tuple[tuple[Any, ...], ...], *_: bytes) -> int:
+    length: int = ask(db, _LENGTH, (agent,))[0][0]
+    if length == 0:
+        need_agent(db, agent)
+    if length != at:
+        raise checks.appended(agent, at, length)
+    for row in rows:
+        db.execute(_ADD_RECORD, row)
+    return at + len(rows)
+
+
+# -- rows --------------------------------------------------------------------------------------------------------
+
+_SET_AGENT: Final = "UPDATE agents SET owes = ?, epoch = ?, body = ? WHERE agent = ? AND parent = ? AND key IS ?"
+_ADD_AGENT: Final = "INSERT INTO agents(agent, tree, epoch, parent, key, owes, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ADD: Final[dict[type[Row], str]] = {
+    CallRow: "INSERT INTO calls(call, tree, epoch, body) VALUES (?, ?, ?, ?)",
+    OutcomeRow: "INSERT INTO outcomes(turn, tree, epoch, body) VALUES (?, ?, ?, ?)",
+    KvRow: "INSERT INTO kv(agent, scope, key, tree, epoch, body) VALUES (?, ?, ?, ?, ?, ?)",
+}
+_SET: Final[dict[type[Row], str]] = {
+    table: f"{insert} ON CONFLICT DO UPDATE SET epoch = excluded.epoch, body = excluded.body"
+    for table, insert in _ADD.items()
+}
+
+
+def _put(operation: Put, at: At) -> Step:
+    row, fresh = operation.row, operation.fresh
+    arguments: tuple[Any, ...]
+    match row:
+        case AgentRow():
+            return (_do_add_agent if fresh else _do_set_agent), (row, at, codec.AGENT.encode(row))
+        case CallRow():
+            arguments = (row.call, *at, codec.CALL.encode(row))
+        case OutcomeRow():
+            arguments = (row.turn, *at, codec.OUTCOME.encode(row))
+        case KvRow():
+            arguments = (row.agent, row.scope, row.key, *at, codec.KV.encode(row))
+    return _do_put, ((_ADD if fresh else _SET)[type(row)], row, *arguments)
+
+
+def _do_put(db: apsw.Cursor, sql: str, row: Row, *arguments: object) -> None:
+    try:
+        db.execute(sql, arguments)
+    except apsw.ConstraintError:
+        raise checks.stands(row) from None
+
+
+def _do_add_agent(db: apsw.Cursor, row: AgentRow, at: At, body: bytes) -> None:
+    try:
+        db.execute(_ADD_AGENT, (row.agent, *at, row.parent, row.key, int(row.owes), body))
+    except apsw.ConstraintError:
+        raise checks.stands(row) from None
+
+
+def _do_set_agent(db: apsw.Cursor, row: AgentRow, at: At, body: bytes) -> None:
+    db.execute(_SET_AGENT, (int(row.owes), at[1], body, row.agent, row.parent, row.key))
+    if db.connection.changes():
+        return
+    if ask(db, "SELECT 1 FROM agents WHERE agent = ?", (row.agent,)):
+        raise checks.moved_identity(row)
+    _do_add_agent(db, row, at, body)
+
+
+def _erase(operation: Erase, _: At) -> Step:
+    prefix = operation.prefix
+    if operation.table is CallRow:
+        return _do_erase, ("DELETE FROM calls WHERE call = ?", prefix)
+    if operation.table is OutcomeRow:
+        return _do_erase, ("DELETE FROM outcomes WHERE turn = ?", prefix)
+    within = " AND ".join(f"{name} = ?" for name in ("agent", "scope", "key")[: len(prefix)])
+    return _do_erase, (f"DELETE FROM kv WHERE {within}", prefix)  # noqa: S608 - column names of our own
+
+
+def _do_erase(db: apsw.Cursor, sql: str, prefix: RowKey) -> int:
+    db.execute(sql, prefix)
+    return db.connection.changes()
+
+
+_FIND: Final[dict[type[Row], tuple[str, codec.Form[Any]]]] = {
+    AgentRow: ("SELECT body FROM agents WHERE agent = ?", codec.AGENT),
+    CallRow: ("SELECT body FROM calls WHERE call = ?", codec.CALL),
+    OutcomeRow: ("SELECT body FROM outcomes WHERE turn = ?", codec.OUTCOME),
+    KvRow: ("SELECT body FROM kv WHERE agent = ? AND scope = ? AND key = ?", codec.KV),
+}
+
+
+def _require(operation: Require, _: At) -> Step:
+    return _do_require, (operation,)
+
+
+def _do_require(db: apsw.Cursor, operation: Require) -> None:
+    sql, form = _FIND[operation.table]
+    found = ask(db, sql, operation.key)
+    row: Row | None = form.decode(found[0][0]) if found else None
+    failed = checks.required(operation.table, operation.key, operation.field, row=row, equals=operation.equals)
+    if failed is not None:
+        raise failed
+
+
+def _bump(operation: Bump, at: At) -> Step:
+    return _do_bump, (operation, at)
+
+
+def _do_bump(db: apsw.Cursor, operation: Bump, at: At) -> int:
+    found = ask(db, "SELECT value FROM counters WHERE counter = ?", (operation.counter,))
+    value: int = (found[0][0] if found else 0) + operation.by
+    refused = checks.counted(operation.counter, value, operation.bound)
+    if refused is not None:
+        raise refused
+    db.execute(
+        "INSERT INTO counters(counter, tree, epoch, value) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET tree = excluded.tree, epoch = excluded.epoch, value = excluded.value",
+        (operation.counter, *at, value),
+    )
+    return value
+
+
+_COMPILE: Final[dict[type[Operation], Callable[..., Step]]] = {
+    Append: _append,
+    Put: _put,
+    Erase: _erase,
+    Enqueue: sqlite_mailbox.enqueue,
+    Claim: sqlite_mailbox.claim,
+    Move: sqlite_mailbox.move,
+    Shut: sqlite_mailbox.shut,
+    Require: _require,
+    Bump: _bump,
+}

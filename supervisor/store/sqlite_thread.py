@@ -1,0 +1,127 @@
+"""A thread that works for Trio tasks, in groups: what SQLite's connections run in.
+
+Its own queue instead of Trio's worker threads: half the cost, groups form by themselves, and sync tools that hold all
+of Trio's threads do not hold up the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+
+import trio
+
+from actors.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import outcome
+
+MAX_GROUP: Final = 128
+"""Entries of one group: beyond it nothing is gained, and the first of the group waits longer."""
+
+T = TypeVar("T")
+Result: TypeAlias = "outcome.Value[Any] | outcome.Error"
+
+
+class Thread(Generic[T]):
+    """A thread that does what it is given, in groups, and tells each waiting task the outcome.
+
+    Args:
+        name: of the thread.
+        work: called in the thread with a group; it returns an outcome for each, in order, and never raises.
+        last: called in the thread when it ends.
+        most: how many a group may have.
+    """
+
+    def __init__(
+        self, name: str, work: Callable[[list[T]], list[Result]], *, last: Callable[[], None], most: int = MAX_GROUP
+    ) -> None:
+        self._work = work
+        self._last = last
+        self._most = most
+        self._token = trio.lowlevel.current_trio_token()
+        # unbounded: each waiter is a task that waits here, so there are never more entries than tasks
+        self._queue: queue.SimpleQueue[tuple[_Waiter, T] | None] = queue.SimpleQueue()
+        self._ended = trio.Event()
+        self._closing = False
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    async def do(self, what: T, *, given_up: bool = False) -> Any:
+        """Have it done.
+
+        Args:
+            what: to do.
+            given_up: whether a cancellation ends the wait at once (the work goes on, its outcome is dropped);
+                otherwise it has no effect here.
+        """
+        if self._closing:
+            raise Unavailable("the store is closed; open it again")
+        waiter = _Waiter(trio.lowlevel.current_task())
+
+        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            if not given_up:
+                return trio.lowlevel.Abort.FAILED
+            waiter.task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._queue.put((waiter, what))
+        return await trio.lowlevel.wait_task_rescheduled(abort)
+
+    async def close(self) -> None:
+        """Let it finish what it was given, and end it."""
+        if not self._closing:
+            self._closing = True
+            self._queue.put(None)
+        await self._ended.wait()
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            waiters: list[_Waiter] = []
+            group: list[T] = []
+            ended = self._collect(waiters, group)
+            if group:
+                results = self._work(group)
+                self._in_trio(_hand_out, waiters, results)
+        try:
+            self._last()
+        finally:
+            self._in_trio(self._ended.set)
+
+    def _collect(self, waiters: list[_Waiter], group: list[T]) -> bool:
+        """Take what waits, at least one and at most a group; True at the end."""
+        entry = self._queue.get()
+        while entry is not None:
+            waiters.append(entry[0])
+            group.append(entry[1])
+            if len(group) == self._most:
+                return False
+            try:
+                entry = self._queue.get_nowait()
+            except queue.Empty:
+                return False
+        return True
+
+    def _in_trio(self, function: Callable[..., object], *arguments: object) -> None:
+        # after the end of the run nobody is left to be told; what was committed stays
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(function, *arguments)
+
+
+class _Waiter:
+    """A task that waits, or None once it gave up."""
+
+    __slots__ = ("task",)
+
+    def __init__(self, task: trio.lowlevel.Task) -> None:
+        self.task: trio.lowlevel.Task | None = task
+
+
+def _hand_out(waiters: list[_Waiter], results: list[Result]) -> None:
+    for waiter, result in zip(waiters, results, strict=True):
+        if waiter.task is not None:
+            trio.lowlevel.reschedule(waiter.task, result)
