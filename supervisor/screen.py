@@ -119,7 +119,7 @@ class Board:
             case ToolProgress():
                 _progressed(node, event)
             case ToolStarted(call=call, name=name, arguments=arguments):
-                node.calls[call] = Call(name, arguments)
+                node.calls[call] = Call(clean(name), arguments)
             case ToolEnded(call=call):
                 node.calls.pop(call, None)
             case AdmissionWaited():
@@ -218,9 +218,9 @@ def notable(event: Event) -> str | None:
         case BudgetStage(stage=stage, dimension=dimension, limit=limit, spent=spent):
             return f"budget {stage}: {dimension} {spent} of {limit}"
         case ToolStuck(name=name):
-            return f"{name} was left behind and still runs"
+            return f"{clean(name)} was left behind and still runs"
         case ToolLate(name=name):
-            return f"{name} returned after it was given up"
+            return f"{clean(name)} returned after it was given up"
         case MessageDead(reason=reason):
             return f"a message will not be answered: {clean(reason)}"
         case PostRefused(error=error):
@@ -232,7 +232,7 @@ def notable(event: Event) -> str | None:
 def _progressed(node: Node, event: ToolProgress) -> None:
     call = node.calls.get(event.call)
     if call is None:
-        call = node.calls[event.call] = Call(event.name, "")
+        call = node.calls[event.call] = Call(clean(event.name), "")
     call.text = clean(event.text)
     if event.total is not None:
         call.done, call.total = event.done or 0, event.total

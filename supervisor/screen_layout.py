@@ -97,7 +97,7 @@ def lay_out(row: Row, width: int, glyphs: Glyphs = UNICODE, *, priced: bool = Fa
     """
     figures = _figures(row, priced=priced) if width >= FIGURES_WIDTH_MIN else Text()
     room = width - figures.cell_len
-    line = Text(no_wrap=True, end="")
+    line = Text(no_wrap=True)
     indent = row.indent.translate(_BRANCHES) if glyphs.plain_branches else row.indent
     line.append(crop_left(indent, width // INDENT_SHARE), style="dim")
     line.append(glyphs.mark(row.look) + " ", style=STYLES[row.look])
@@ -194,7 +194,7 @@ def lay_out_totals(board: Board, seconds: float, width: int, *, glyphs: Glyphs =
     """The line that sums up, with a hint at the right where there is room for it."""
     text = crop(glyphs.dot.join(totals(board, seconds)), width)
     gap = width - cell_len(text) - cell_len(hint)
-    line = Text(text, no_wrap=True, end="", style="bold")
+    line = Text(text, no_wrap=True, style="bold")
     if hint and gap >= 2:
         line.append(" " * gap + hint, style="not bold dim")
     return line
@@ -214,7 +214,7 @@ def lay_out_board(
         hint: a word for the person at the keyboard.
     """
     width = min(width, WIDTH_MAX)
-    notes = [Text(crop(f"! {note}", width), no_wrap=True, end="", style="yellow") for note in board.notes]
+    notes = [Text(crop(f"! {note}", width), no_wrap=True, style="yellow") for note in board.notes]
     notes = notes[-max(0, min(len(notes), height - 3)) :] if height > 3 else []
     priced = bool(board.cost) or not board.cost_known
     rows = board.rows(max(1, height - 1 - len(notes)), now)

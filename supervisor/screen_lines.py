@@ -71,12 +71,12 @@ class PlainLog:
             case TurnEnded(outcome=outcome):
                 return self._ended(outcome)
             case ToolStarted(name=name, arguments=arguments):
-                return f"{name} {gist(arguments)}".rstrip() if root else None
+                return f"{clean(name)} {gist(arguments)}".rstrip() if root else None
             case ToolProgress():
                 return self._progress(event)
             case ToolEnded(call=call, name=name, status=status, text=text):
                 self._told.pop(call, None)
-                return None if status == ResultStatus.OK else f"{name} {status}: {clean(text)}"
+                return None if status == ResultStatus.OK else f"{clean(name)} {status}: {clean(text)}"
             case AttemptDiscarded(error=error, retry_in_s=retry):
                 again = "" if retry is None else f"tries again in {retry:.1f} s: "
                 return f"{again}{clean(error)}"
@@ -97,7 +97,7 @@ class PlainLog:
             return None
         self._told[event.call] = event.at
         share = f" {event.done or 0:,}/{event.total:,}" if event.total is not None else ""
-        return f"{event.name}{share}  {clean(event.text)}".rstrip()
+        return f"{clean(event.name)}{share}  {clean(event.text)}".rstrip()
 
 
 def _rare(event: Event) -> str | None:

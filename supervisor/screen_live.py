@@ -8,6 +8,7 @@ in a thread, so that neither a burst of events nor a terminal that stands still 
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 import trio
@@ -131,10 +132,11 @@ class LineScreen:
 
     def tell(self, text: str) -> None:
         """Say it at once where programs do not read."""
-        if self._told is self._out:
+        if self._told is self._out or self._out is None:
             self._waiting.append(text)
         else:
-            print(text, file=self._told, flush=True)
+            with suppress(OSError, ValueError):  # nobody is there to be told
+                print(text, file=self._told, flush=True)
 
     async def run(self) -> None:
         """Write what gathers, ten times a second."""
@@ -164,7 +166,7 @@ class _Plain(LineScreen):
     async def finish(self) -> None:
         """Sum up, and write the rest."""
         if len(self.board):
-            self.tell(", ".join(totals(self.board, self.board.seconds)))
+            self._waiting.append(", ".join(totals(self.board, self.board.seconds)))
         await super().finish()
 
 

@@ -1,0 +1,88 @@
+"""What a run's end means to whoever started the command: the exit code, and words for a person. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from actors.errors import (
+    Aborted,
+    BudgetError,
+    CallboardError,
+    Exhausted,
+    Killed,
+    StoreError,
+    UsageError,
+)
+from actors.messages import Status
+
+if TYPE_CHECKING:
+    from actors.reports import Report
+
+DONE: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+ENVIRONMENT: Final = 3
+EXHAUSTED: Final = 4
+ABORTED: Final = 5
+INTERRUPTED: Final = 130
+
+_OF_STATUS: Final = {
+    Status.DONE: DONE,
+    Status.NEEDS_INPUT: FAILED,
+    Status.PARKED: FAILED,
+    Status.EXHAUSTED: EXHAUSTED,
+    Status.ABORTED: ABORTED,
+    Status.FAILED: FAILED,
+    Status.CLOSED: ABORTED,
+}
+
+
+def code_of_report(report: Report) -> int:
+    """The exit code for how a run ended; one that is parked because its budget is exhausted is exhausted."""
+    if report.status is Status.PARKED and isinstance(report.error, BudgetError):
+        return EXHAUSTED
+    return _OF_STATUS[report.status]
+
+
+def code_of_error(error: BaseException) -> int:
+    """The exit code for what was raised instead of a report."""
+    match error:
+        case KeyboardInterrupt():
+            return INTERRUPTED
+        case UsageError():
+            return USAGE
+        case StoreError():
+            return ENVIRONMENT
+        case CallboardError(kind="environment"):
+            return ENVIRONMENT
+        case Exhausted():
+            return EXHAUSTED
+        case Aborted() | Killed():
+            return ABORTED
+        case _:
+            return FAILED
+
+
+def words_for_report(report: Report) -> str:
+    """What a person is told of a run that is not done; empty for one that is."""
+    if report.status is Status.DONE:
+        return ""
+    if report.question is not None:
+        return f"{report.path} asks: {report.question.text}"
+    why = f": {report.error}" if report.error is not None else ""
+    return f"{report.path} {report.status.value.replace('_', ' ')}{why}"
+
+
+def only(error: BaseException) -> BaseException:
+    """The one error out of nested groups, if it is one; of several, the first that a person can act on."""
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    leaves = list(_leaves(error))
+    return next((leaf for leaf in leaves if isinstance(leaf, CallboardError)), leaves[0] if len(leaves) == 1 else error)
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found

@@ -1,0 +1,168 @@
+"""Carries out a `callboard run`: the supervisor, the file's main, the screen and the signals, in one scope.
+
+The first Ctrl-C (or SIGTERM) cancels the file's main and leaves the supervisor, which suspends what runs; a second one
+aborts it; a third ends the process where it stands. Signals are counted by a plain handler, so that code which blocks
+the loop can be ended too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
+
+import attrs
+import trio
+
+from actors.errors import CallboardError, UsageError
+from actors.reports import Report
+
+from . import open_supervisor
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from types import FrameType
+
+    from . import Supervisor
+    from .cli_load import Program
+    from .cli_options import Common
+    from .screen_live import Screen
+
+ABORT_S: Final = 5.0
+"""How long an abort may take before the supervisor is left without it."""
+DRAIN_S: Final = 2.0
+"""How long the last events may take to be shown."""
+
+
+@attrs.frozen
+class Ending:
+    """How it came out. `interrupted`: how many signals came; `report`: what main returned, if it got that far."""
+
+    report: Report | None
+    interrupted: int
+
+
+class Interrupts:
+    """Counts signals, and makes of the first a cancellation of the work, of the second an abort.
+
+    Args:
+        screen: where a person is told.
+        durable: whether there is a store to suspend into.
+    """
+
+    def __init__(self, screen: Screen, *, durable: bool) -> None:
+        self.count = 0
+        self.work = trio.CancelScope()
+        self.whole = trio.CancelScope()
+        self.supervisor: Supervisor | None = None
+        self._screen = screen
+        self._durable = durable
+        self._wake = trio.Event()
+
+    @contextmanager
+    def caught(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM over while inside."""
+        token = trio.lowlevel.current_trio_token()
+
+        def came(number: int, _frame: FrameType | None) -> None:
+            self.count += 1
+            if self.count > 2:
+                signal.signal(number, signal.SIG_DFL)
+                os.kill(os.getpid(), number)
+            with suppress(trio.RunFinishedError):
+                token.run_sync_soon(self._came)
+
+        before = {number: signal.signal(number, came) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _came(self) -> None:
+        self._wake.set()
+        if self.count == 1 and self._durable:
+            self._screen.tell("suspending; Ctrl-C again aborts")
+            self.work.cancel()
+
+    async def watch(self) -> None:
+        """Abort at the second signal, or at the first where nothing could be suspended."""
+        while self.count < (2 if self._durable else 1):
+            await self._wake.wait()
+            self._wake = trio.Event()
+        self._screen.tell("aborting")
+        if self.supervisor is not None:
+            with trio.move_on_after(ABORT_S):
+                await abort_all(self.supervisor)
+        self.work.cancel()
+        self.whole.cancel()
+
+
+async def abort_all(sup: Supervisor) -> None:
+    """Abort every tree."""
+    for row in await sup.tree():
+        if not row.parent:
+            ref = await sup.find(row.agent)
+            with suppress(CallboardError):
+                await ref.abort("interrupted", subtree=True)
+
+
+async def carry_out(program: Program, args: argparse.Namespace, common: Common, screen: Screen) -> Ending:
+    """Run the file's job to its end, or until it is interrupted.
+
+    Raises:
+        CallboardError: usage, store and lifecycle errors. Whatever main raised, as it was raised.
+    """
+    stop = Interrupts(screen, durable=common.store is not None)
+    report: Report | None = None
+    drained = trio.Event()
+    async with trio.open_nursery() as around:
+        around.start_soon(screen.run)
+        try:
+            with stop.caught(), stop.whole:
+                async with trio.open_nursery() as signals:
+                    signals.start_soon(stop.watch)
+                    async with open_supervisor(**_options(program, args, common)) as sup:
+                        stop.supervisor = sup
+                        await around.start(_show, sup, screen, drained)
+                        with stop.work:
+                            report = await _ask(program, sup, args)
+                    signals.cancel_scope.cancel()
+        finally:
+            with trio.move_on_after(DRAIN_S, shield=True):
+                if stop.supervisor is not None:
+                    await drained.wait()
+            around.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await screen.finish()
+    return Ending(report, stop.count)
+
+
+def _options(program: Program, args: argparse.Namespace, common: Common) -> dict[str, object]:
+    model: object = list(common.model) if common.model else program.model_for(args)
+    options: dict[str, object] = {"store": common.store, "agents": program.agents_for(args), "model": model}
+    if common.budget is not None:
+        options["budget"] = common.budget
+    return options
+
+
+async def _show(sup: Supervisor, screen: Screen, drained: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
+    try:
+        async with sup.events(follow=True) as events:
+            task_status.started()
+            async for event in events:
+                screen.feed(event)
+    finally:
+        drained.set()
+
+
+async def _ask(program: Program, sup: Supervisor, args: argparse.Namespace) -> Report | None:
+    if program.main is not None:
+        report = await program.main(sup, args)
+        if report is not None and not isinstance(report, Report):
+            raise UsageError(f"{program.path}: main returns a Report or None; got {report!r}")
+        return report
+    assert program.agent is not None
+    return await sup.run(program.agent, args.task, key=args.key)

@@ -1,0 +1,106 @@
+"""`callboard show STORE [PATH]`: reads a store without owning it, and prints what it holds on one screen."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+from rich.console import Console
+
+from actors.errors import Unavailable, UnknownPath, UsageError
+from actors.ids import AgentId, tree_of, turn_id
+
+from .screen_layout import ASCII, UNICODE
+from .show_lines import agent_lines, tree_lines
+from .store.sqlite import open_sqlite_reader
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from actors.changes import AgentRow
+    from actors.messages import Outcome
+
+    from .store.base import Reader
+
+PIPED_WIDTH: Final = 120
+EVERYTHING: Final = 1_000_000
+ROOTS_MAX: Final = 1_000
+
+
+def show(store: str, path: str | None, *, whole: bool) -> int:
+    """Print a store's trees, or one agent.
+
+    Args:
+        store: the file, or an address.
+        path: of an agent, or None for all.
+        whole: everything, not what fits one screen.
+
+    Returns:
+        The exit code 0; what is wrong is raised.
+
+    Raises:
+        UsageError: no such file, no such agent. StoreError: it is no store, or cannot be read.
+    """
+    if "://" not in store and not Path(store).is_file():
+        found = "is a folder" if Path(store).is_dir() else "is not there"
+        raise UsageError(f"the store {store} {found}; name the file that --store named")
+    console = Console(soft_wrap=True, highlight=False)
+    screen = sys.stdout.isatty()
+    width = console.width if screen else PIPED_WIDTH
+    limit = console.height - 1 if screen and not whole else None
+    glyphs = ASCII if console.options.ascii_only else UNICODE
+    if path is None:
+        rows = trio.run(_tree, store)
+        if not rows:
+            console.print("the store holds no agents yet")
+        for line in tree_lines(rows, width, limit or EVERYTHING, glyphs) if rows else ():
+            console.print(line)
+        return 0
+    for line in trio.run(_agent, store, path, width, limit):
+        console.print(line)
+    return 0
+
+
+async def _tree(store: str) -> list[tuple[AgentRow, Outcome | None]]:
+    async with open_sqlite_reader(store) as reader:
+        roots = await reader.roots(limit=ROOTS_MAX)
+        rows = [row for root in roots for row in await reader.tree_rows(tree_of(root.agent))]
+        return [(row, await _last(reader, row)) for row in rows]
+
+
+async def _last(reader: Reader, row: AgentRow) -> Outcome | None:
+    ended = row.turns if row.open is None else row.turns - 1
+    found = await reader.outcome(turn_id(row.agent, ended)) if ended > 0 else None
+    return None if found is None else found.outcome
+
+
+async def _agent(store: str, path: str, width: int, limit: int | None) -> list[Text]:
+    async with open_sqlite_reader(store) as reader:
+        agent = AgentId(path.strip("/"))
+        stored = await reader.load_agent(agent)
+        if stored is None:
+            raise UnknownPath(await _no_agent(reader, agent, store))
+        first = 0 if limit is None else max(0, stored.length - limit)
+        records = await reader.read_records(agent, first)
+        return agent_lines(
+            stored,
+            records,
+            last=await _last(reader, stored.row),
+            kv=await reader.kv(agent, "agent"),
+            children=len(await reader.children(agent)),
+            width=width,
+            limit=limit,
+        )
+
+
+async def _no_agent(reader: Reader, agent: AgentId, store: str) -> str:
+    """Words for a path that is not there, with paths that are."""
+    try:
+        near = [row.agent for row in await reader.tree_rows(tree_of(agent))]
+        near = near or [row.agent for row in await reader.roots(limit=8)]
+    except Unavailable:
+        near = []
+    known = f"; it has {', '.join(near[:8])}{', …' if len(near) > 8 else ''}" if near else "; it has no agents"
+    return f"no agent {agent} in {store}{known}"
