@@ -17,7 +17,7 @@ import trio
 
 from actors.errors import UsageError
 
-from .http_transport import open_client, transport_problem
+from .http_transport import OneChunk, open_client, transport_problem
 from .profile import ChatProfile, profile_of
 from .wire_answer import BodyReader, End
 from .wire_chat import ChatDecoder
@@ -68,7 +68,7 @@ class ChatModel:
         self.free = spec.loopback
         self.context_window = profile.context_window
         self._encoder = ChatEncoder(profile, self.id)
-        self._headers = _headers(key, profile)
+        self._headers = [("host", self._url.netloc.decode()), *_headers(key, profile)]
 
     @property
     def name(self) -> str:
@@ -88,11 +88,16 @@ class ChatModel:
 
         If cancelled: the connection is closed before the cancellation goes on.
         """
+        body = self._encoder.encode(request)
         sent = httpx.Request(
             "POST",
             self._url,
-            headers=[*self._headers, ("x-client-request-id", quote(request.id, safe="/#:.~"))],
-            content=self._encoder.encode(request),
+            headers=[
+                *self._headers,
+                ("content-length", str(len(body))),
+                ("x-client-request-id", quote(request.id, safe="/#:.~")),
+            ],
+            stream=OneChunk(body),
             extensions=_TIMEOUTS,
         )
         try:

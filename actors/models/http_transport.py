@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self, final
 
 import httpx
 
 from .wire_errors import Problem, problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
 IDLE_S: Final = 30.0
 """How long an idle connection is kept."""
@@ -22,6 +22,36 @@ _KINDS: Final[Mapping[str, str]] = {
     "InvalidURL": "invalid_request",
     "DecodingError": "malformed_stream",
 }
+
+
+@final
+class OneChunk(httpx.AsyncByteStream):
+    """A request's body. Its iterator is no generator: a request that is cut while sending leaves none to clean up."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return _Once(self._data)
+
+
+@final
+class _Once:
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data: bytes | None = data
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        data, self._data = self._data, None
+        if data is None:
+            raise StopAsyncIteration
+        return data
 
 
 def open_client() -> httpx.AsyncClient:

@@ -72,8 +72,8 @@ class Decoder(Protocol):
         """End with an error that this side found, unless the answer has ended already."""
         ...
 
-    def flush(self) -> None:
-        """Emit what came since the last flush."""
+    def flush(self) -> bool:
+        """Emit what came since the last flush; whether anything was emitted since then."""
         ...
 
     def finish(self, end: End) -> Answer:
@@ -133,8 +133,7 @@ class BodyReader:
             if isinstance(item, Event):
                 self._decoder.event(item.data, item.name)
                 progress = True
-        self._decoder.flush()
-        if items:
+        if not self._decoder.flush() and items:
             # Calls have no pieces of their own, and comments say nothing: both show that the stream lives (REQ-5).
             emit(PROGRESS if progress else ALIVE)
 

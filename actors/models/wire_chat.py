@@ -137,9 +137,9 @@ class ChatDecoder:
         if not self.over:
             self._error = trouble
 
-    def flush(self) -> None:
-        """Emit what came since the last flush."""
-        self._said.flush()
+    def flush(self) -> bool:
+        """Emit what came since the last flush; whether anything was emitted."""
+        return self._said.flush()
 
     def _value(self, value: object, name: str) -> None:
         chunk = as_map(value)
@@ -265,8 +265,8 @@ class ChatDecoder:
         """The answer, as far as it came, and whether it is one (P-EOF, P-STOP)."""
         if self._think is not None:
             self._said.split(self._think.close())
-        self._said.close()
         stop, error = self._verdict(end)
+        self._said.close(whole=error is None)
         cut = Cut.TRUNCATED if stop in _CUT_SHORT else Cut.WHOLE
         if self._rejected and self._error is None:
             cut = Cut.REJECTED

@@ -53,7 +53,7 @@ class Said:
         emit: gets the pieces. origin: id of the model, kept with its reasoning (REQ-8).
     """
 
-    __slots__ = ("_current", "_details", "_emit", "_order", "_origin", "_reasoning", "_text")
+    __slots__ = ("_current", "_details", "_emit", "_order", "_origin", "_reasoning", "_text", "_told")
 
     def __init__(self, emit: Emit, origin: str) -> None:
         self._emit = emit
@@ -63,6 +63,7 @@ class Said:
         self._order: list[Channel | OpenCall] = []
         self._current: Channel | OpenCall | None = None
         self._details: list[dict[str, object]] = []
+        self._told = False  # a piece was emitted since the last flush
 
     def __bool__(self) -> bool:
         return bool(self._order)
@@ -108,18 +109,23 @@ class Said:
             if self._reasoning not in self._order:
                 self._order.append(self._reasoning)  # encrypted reasoning has no text, and is a block all the same
 
-    def flush(self) -> None:
-        """Emit what came since the last flush."""
+    def flush(self) -> bool:
+        """Emit what came since the last flush; whether anything was emitted since then."""
         if isinstance(self._current, Channel):
             self._flush(self._current)
+        told = self._told
+        self._told = False
+        return told
 
-    def close(self) -> None:
-        """Nothing more comes: what stands is done."""
+    def close(self, *, whole: bool) -> None:
+        """Nothing more comes: what stands is done, if the answer is whole."""
         for channel in (self._text, self._reasoning):
             if channel.half:
                 channel.half = ""
                 self._put(channel, "\ufffd")
-        self._leave()
+        self.flush()
+        if whole:
+            self._leave()
         self._current = None
 
     def blocks(self, calls: Mapping[OpenCall, WireCall]) -> tuple[ReasoningBlock | TextBlock | WireCall, ...]:
@@ -176,6 +182,7 @@ class Said:
             return
         fresh = parts[channel.emitted] if channel.emitted == len(parts) - 1 else "".join(parts[channel.emitted :])
         channel.emitted = len(parts)
+        self._told = True
         self._emit(channel.piece(fresh))
 
     def _all_was_reasoning(self) -> None:
