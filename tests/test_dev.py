@@ -326,6 +326,17 @@ def test_a_failing_pip_is_told_with_its_words(checkout: Path, machine: Path, mon
     assert dev.Stamp.read() is None
 
 
+def test_every_installer_checks_hashes(checkout: Path, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installer takes wheels only, nothing beside the lock, each by its hash, and gets its own variables."""
+    pip = program(machine / "own-pip", 'echo "$PIP_CERT $@" > "$0.log"')
+    installer = dev.Installer("pip", (str(pip),), (("PIP_CERT", "/x.pem"),))
+    monkeypatch.setattr(dev, "LADDER", (lambda env, python: installer,))
+    dev.set_up(on(machine))
+    told = Path(f"{pip}.log").read_text("utf-8").strip()
+    options = "--no-deps --require-hashes --only-binary :all: -r"
+    assert told == f"/x.pem {options} {checkout}/requirements.lock --no-compile"
+
+
 @pytest.mark.parametrize(
     "name",
     [
