@@ -167,7 +167,7 @@ class Agent:
 
     Attributes:
         instructions: always a `Prompt`. model: always a tuple. output_spec: the compiled `output`, or None.
-        digest: of all that makes this agent; the same in every process.
+        digest: of all that makes this agent; the same in every process. lineage: the same with all children's.
     """
 
     name: str = attrs.field()
@@ -187,6 +187,7 @@ class Agent:
     compaction: object = attrs.field(default=None, kw_only=True)
     output_spec: OutputSpec | None = attrs.field(init=False)
     digest: str = attrs.field(init=False)
+    lineage: str = attrs.field(init=False)
 
     @name.validator
     def _check_name(self, _: object, value: object) -> None:
@@ -207,8 +208,9 @@ class Agent:
                 raise _oops(self, f"two tools are named {name!r}: {taken[name]} and {what}; rename one")
             taken[name] = what
         spec = None if self.output is None else output_spec(self.output, f"agent {self.name!r}, output=")
-        object.__setattr__(self, "output_spec", spec)  # frozen: these two are computed from the rest
-        object.__setattr__(self, "digest", hashlib.sha256(msgspec.json.encode(_form(self), order="sorted")).hexdigest())
+        object.__setattr__(self, "output_spec", spec)  # frozen: these three are computed from the rest
+        object.__setattr__(self, "digest", _sha256(_form(self)))
+        object.__setattr__(self, "lineage", _sha256([self.digest, *(child.agent.lineage for child in self.children)]))
 
     def __repr__(self) -> str:
         return f"<Agent {self.name}: {len(self.tools)} tools, {len(self.children)} children, {self.digest[:8]}>"
@@ -268,7 +270,7 @@ def closure(agents: Iterable[Agent | Child]) -> Mapping[str, Agent]:
         if known is None:
             found[agent.name] = agent
             waiting += agent.children
-        elif known is not agent and _whole(known) != _whole(agent):
+        elif known is not agent and known.lineage != agent.lineage:
             raise UsageError(
                 f"two different agents are named {agent.name!r}; a stored agent is brought back by its name,"
                 " so rename one of them, or use one object in both places"
@@ -276,14 +278,13 @@ def closure(agents: Iterable[Agent | Child]) -> Mapping[str, Agent]:
     return types.MappingProxyType(found)
 
 
-def _whole(agent: Agent) -> tuple[object, ...]:
-    """An agent's digest with all digests below it."""
-    return (agent.digest, *(_whole(child.agent) for child in agent.children))
-
-
 # -- the digest --------------------------------------------------------------------------------------------------
 
 _AGENT_NAME: Final = re.compile(rf"(?!\s)[^/#\x00-\x1f\x7f]{{1,{MAX_NAME_CHARS}}}(?<!\s)")
+
+
+def _sha256(form: object) -> str:
+    return hashlib.sha256(msgspec.json.encode(form, order="sorted")).hexdigest()
 
 
 def _form(agent: Agent) -> dict[str, object]:

@@ -39,7 +39,7 @@ class CallState(enum.StrEnum):
     """Its end was never seen; the row outlives the batch, so that the same call asks for approval (TOL-3)."""
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class OpenTurn:
     """What the store must know of a turn that is under way.
 
@@ -49,7 +49,7 @@ class OpenTurn:
         held: what the open request reserved; charged whole if the turn's process dies (REC, BUD-7).
         tries: how often recovery found it open.
         consumed: the messages it consumed, for the dead letters and the reply.
-        output: name of the type the answer owes. started_run: usage and spending when the run began.
+        output: name of the type the answer owes.
     """
 
     number: int
@@ -62,7 +62,7 @@ class OpenTurn:
     output: str | None = None
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class AgentRow:
     """An agent as the store keeps it; written by its own loop.
 
@@ -72,9 +72,9 @@ class AgentRow:
         turns, runs: how many were begun. usage, spent: the agent's own, without its children's.
         budget: JSON text of the agent's own budget, or None. key: as given to `start`/`run`.
         task_digest: of the task given with `key`. suspended: why it is, or None.
-        reply_to: a background child's parent gets the report as a message in this lane; None for others.
+        background: its reports come to the parent as messages, on reserved places.
         started_by: the call that started it, or None.
-        last: the outcome of its last turn.
+        run_usage, run_spent: of the run in progress or the last one.
     """
 
     agent: AgentId
@@ -94,7 +94,8 @@ class AgentRow:
     suspended: str | None = None
     background: bool = False
     started_by: CallId | None = None
-    last: Outcome | None = None
+    run_usage: Usage = NO_USAGE
+    run_spent: Amounts = NOTHING
 
 
 @attrs.frozen

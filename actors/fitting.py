@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 LINES_MAX: Final = 10
 REPAIRS_MAX: Final = 8
 _SHOWN_CHARS: Final = 60
+_LINE_CHARS: Final = 400
 _LISTED: Final = 12
 
 Step: TypeAlias = str | int
@@ -98,6 +99,8 @@ def accepted(schema: Schema | bool) -> str:  # noqa: FBT001 - JSON Schema has bo
         return "anything" if schema else "nothing"
     if "enum" in schema:
         options: list[Json] = schema["enum"]
+        if not options:
+            return "content: Text, Image or File"  # what a schema cannot say
         listed = ", ".join(json.dumps(option, ensure_ascii=False) for option in options[:_LISTED])
         return f"one of {listed}" + (", …" if len(options) > _LISTED else "")
     if "anyOf" in schema:
@@ -151,7 +154,7 @@ class Checker:
         lines: dict[str, None] = {}
         for problem in self._validator.iter_errors(value):
             for line in self._lines(problem):
-                lines[line] = None
+                lines[_one_line(line)] = None
             if len(lines) > LINES_MAX:
                 return (*itertools.islice(lines, LINES_MAX), "… and more")
         return tuple(lines)
@@ -196,7 +199,8 @@ class Checker:
                 return [f"{path_text((*path, name))}: missing; expected {wanted}"]
             case Kind.AdditionalProperties(unexpected=names):
                 known = names_of(parent) or "none"
-                return [f"{path_text((*path, name))}: no such name here; known: {known}" for name in names]
+                few = names[: LINES_MAX + 1]
+                return [f"{path_text((*path, name[:_SHOWN_CHARS]))}: no such name here; known: {known}" for name in few]
             case Kind.AnyOf(context=branches):
                 meant = _meant(problem, branches)
                 if meant:
@@ -205,7 +209,16 @@ class Checker:
             case Kind.Type() | Kind.Enum():
                 return [f"{here}: got {shown(problem.instance)}; expected {accepted(parent)}"]
             case _:
-                return [f"{here}: {problem.message}"[: 4 * _SHOWN_CHARS]]
+                return [f"{here}: {problem.message}"]
+
+
+def _one_line(line: str) -> str:
+    """The line without line breaks and other controls, which a model may have put into a name, and not too long."""
+    if len(line) > _LINE_CHARS:
+        line = line[: _LINE_CHARS - 1] + "…"
+    if line.isprintable():
+        return line
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line)
 
 
 def _meant(problem: Problem, branches: list[list[Problem]]) -> list[Problem]:

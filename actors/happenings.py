@@ -51,8 +51,8 @@ class AgentSuspended(Event):
 
 
 @attrs.frozen(kw_only=True)
-class AgentClosed(Event):
-    """It accepts nothing more and has stopped. `reason`: why, or empty."""
+class AgentEnded(Event):
+    """It is closed: it accepts nothing more and has stopped. `reason`: why, or empty."""
 
     reason: str = ""
 

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from .content import Content, Trust, size_of
+from .errors import CallboardError
 from .ids import AgentId, CallId, MessageId, RunId, TurnId
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
 
@@ -159,7 +160,7 @@ class Outcome:
     """How a turn ended, as it is stored; people are handed a `Report` made of it.
 
     Attributes:
-        text: the last response's text. output: JSON text of the structured answer, or None.
+        text: the last response's text. output: JSON text of the structured answer, or None; output_type: its type's name.
         usage, spent: of the run so far. cost_known: False where a model without a price was used.
         tool_calls: how many calls the run made; `calls` lists the last of them.
     """
@@ -170,9 +171,20 @@ class Outcome:
     status: Status
     text: str = ""
     output: str | None = None
+    output_type: str | None = None
     usage: Usage = NO_USAGE
     spent: Amounts = NOTHING
     cost_known: bool = True
     failure: Failure | None = None
     question: Asked | None = None
     calls: tuple[CallDone, ...] = ()
+
+
+def failure_of(error: CallboardError) -> Failure:
+    """An error as reports and stores keep it: its public attributes become facts."""
+    facts = tuple(
+        (name, str(value))
+        for name, value in sorted(vars(error).items())
+        if not name.startswith("_") and value is not None
+    )
+    return Failure(error.kind, str(error), facts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import types
 import typing
 import unicodedata
 from typing import Any, Final
@@ -16,7 +18,8 @@ from .schema import schema_of, type_name
 
 _PARTS: Final = (Text, Image, File)
 DONE: Final = "done"
-"""What the model reads of a tool that returned None."""
+"""What the model reads of a tool that has nothing to return; None among other results is `null`."""
+_UNCHECKED: Final = (Any, object, typing.NoReturn, typing.Never)
 
 
 @attrs.frozen
@@ -42,24 +45,28 @@ class Output:
     declared: str = "Any"
     text: bool = True
     parts: bool = True
+    exact: type | None = None
+    none: str = DONE
     checker: Checker | None = None
 
     def shape(self, value: object, limit_chars: int) -> Shaped:
         """The result within the limit, or the error that says why it is none (TOL-6)."""
         if type(value) is str and self.text:
             return _cut(value, limit_chars)
+        if type(value) is self.exact:  # an int or a bool that fits: the quick way
+            return _cut(json.dumps(value), limit_chars)
         parts = _as_parts(value)
         if parts is not None and self.parts:
             return _cut_parts(parts, limit_chars)
         try:
             form = plain(value)
-            text = DONE if value is None else form if isinstance(form, str) else write(form)
+            text = self.none if value is None else form if isinstance(form, str) else write(form)
         except UsageError as error:
             return self._error(f"{self.tool} ran, but its result cannot be shown: {error}")
-        if self.checker is not None and not self.checker.valid(form):
-            lines = "; ".join(self.checker.errors(form)).replace("the arguments", "the result")
-            return self._error(f"{self.tool} ran, but its result does not fit the declared {self.declared}: {lines}")
-        return _cut(text, limit_chars)
+        if self.checker is None or self.checker.valid(form):
+            return _cut(text, limit_chars)
+        lines = "; ".join(self.checker.errors(form)).replace("the arguments", "the result")
+        return self._error(f"{self.tool} ran, but its result does not fit the declared {self.declared}: {lines}")
 
     @staticmethod
     def _error(text: str) -> Shaped:
@@ -140,19 +147,31 @@ def _cut_parts(parts: Content, limit_chars: int) -> Shaped:
 
 
 def compile_output(name: str, returns: object, where: str) -> Output:
-    """What the result is checked against; content parts are told apart by their classes, not by a schema."""
-    declared = type_name(returns)
-    members = _members(returns)
-    if returns is Any or returns is object:
+    """What the result is checked against; content parts are told apart by their classes, not by a schema.
+
+    Raises:
+        UsageError: the declared type has no JSON form.
+    """
+    if returns in _UNCHECKED:
         return Output(name)
-    parts = any(member in _PARTS or member in (Any, object) for member in members)
-    text = any(member in (str, Any, object) for member in members)
-    if parts:
-        return Output(name, declared, text=text)
-    place = f"{where}, its result"
+    where = f"{where}, its result"
+    alternatives = typing.get_args(returns) if _is_union(returns) else (returns,)
+    written = [one for one in alternatives if not any(member in _PARTS for member in _members(one))]
+    schemas = [schema_of(one, where, closed=False) for one in written]
+    parts = len(written) < len(alternatives)
     return Output(
-        name, declared, text=returns is str, parts=False, checker=Checker(schema_of(returns, place, closed=False))
+        name,
+        type_name(returns),
+        text=returns is str or (parts and str in _members(returns)),
+        parts=parts,
+        exact=returns if returns is int or returns is bool else None,
+        none=DONE if returns in (None, types.NoneType) else "null",
+        checker=Checker(schemas[0] if len(schemas) == 1 else {"anyOf": schemas} if schemas else {"enum": []}),
     )
+
+
+def _is_union(tp: object) -> bool:
+    return typing.get_origin(tp) in (typing.Union, types.UnionType)
 
 
 def _members(tp: object) -> tuple[object, ...]:

@@ -14,6 +14,7 @@ import datetime as dt
 import decimal
 import enum
 import inspect
+import json
 import pathlib
 import types
 import typing
@@ -88,11 +89,11 @@ def object_schema(properties: Mapping[str, Schema], required: list[str], *, clos
 def default_of(value: object) -> tuple[Json] | None:
     """A default as JSON, in a tuple of one; None where it has no JSON form."""
     try:
-        plain = msgspec.to_builtins(value)
-        msgspec.json.encode(plain)
+        plain = msgspec.to_builtins(value, builtin_types=(bytes, bytearray, memoryview))
+        json.dumps(plain, allow_nan=False)  # refuses bytes and NaN, which msgspec would rewrite
     except (TypeError, ValueError, RecursionError):
         return None
-    return None if isinstance(value, bytes | bytearray | memoryview) else (cast("Json", plain),)
+    return (cast("Json", plain),)
 
 
 def compact(schema: Schema) -> str:
@@ -102,6 +103,8 @@ def compact(schema: Schema) -> str:
 
 def type_name(annotation: object) -> str:
     """How a type is written in a message."""
+    if annotation is None or annotation is types.NoneType:
+        return "None"
     if isinstance(annotation, type) and not typing.get_args(annotation):
         return annotation.__qualname__
     return str(annotation).replace("typing.", "")
@@ -293,7 +296,7 @@ class _Walk:
                 schema |= item.extra_json_schema or {}
         return schema
 
-    def _refuse(self, tp: object, why: str = "it has no JSON form that a model could send") -> NoReturn:
+    def _refuse(self, tp: object, why: str = "it has no JSON form") -> NoReturn:
         raise UsageError(f"{self._where}: the type {type_name(tp)} cannot be used: {why}; use {USABLE}")
 
 

@@ -100,7 +100,7 @@ class _Resolver:
     __slots__ = ("_globals", "_locals")
 
     def __init__(self, fn: Callable[..., object], names: Mapping[str, object]) -> None:
-        inner: Any = inspect.unwrap(getattr(fn, "func", fn))
+        inner: Any = inspect.unwrap(fn.func if isinstance(fn, functools.partial) else fn)
         inner = getattr(inner, "__func__", inner)
         if not hasattr(inner, "__globals__"):
             inner = getattr(type(inner).__call__, "__func__", type(inner).__call__)

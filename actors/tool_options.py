@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import math
 import re
@@ -70,7 +71,7 @@ def plain_function(fn: object) -> Any:
         return fn.__func__
     if isinstance(fn, classmethod | property) or not callable(fn) or isinstance(fn, type):
         raise UsageError(f"tool() makes a tool of a function or a bound method; got {fn!r}")
-    inner = getattr(fn, "func", fn)
+    inner = fn.func if isinstance(fn, functools.partial) else fn
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
         raise UsageError(
             f"{fn!r} yields, and a tool has one result: return it, and tell of progress by ctx.progress(...)"

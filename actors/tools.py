@@ -7,6 +7,7 @@ This module runs no tool.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -247,7 +248,7 @@ def _make(fn: Callable[P, R], options: ToolOptions, names: Mapping[str, object])
     if isinstance(fn, Tool):
         raise UsageError(f"{fn!r} is a tool already; decorate the function once")
     fn = plain_function(fn)
-    inner: Any = getattr(fn, "func", fn)
+    inner: Any = fn.func if isinstance(fn, functools.partial) else fn
     name = checked_name(options.get("name", getattr(inner, "__name__", None)), fn)
     where = f"tool {name!r}"
     check_options(options, where)

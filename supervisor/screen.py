@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from actors.happenings import (
     AdmissionWaited,
-    AgentClosed,
+    AgentEnded,
     AgentCrashed,
     AgentSettled,
     AgentStarted,
@@ -148,7 +148,7 @@ class Board:
             case AgentSuspended(reason=reason):
                 node.doing = f"suspended: {clean(reason)}"
                 self._look(node, Look.PAUSED)
-            case AgentClosed(reason=reason):
+            case AgentEnded(reason=reason):
                 if node.look in OPEN:
                     node.doing = f"closed: {clean(reason)}" if reason else "closed"
                     self._look(node, Look.STOPPED)

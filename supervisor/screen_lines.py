@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from actors.happenings import (
-    AgentClosed,
+    AgentEnded,
     AgentCrashed,
     AgentStarted,
     AgentSuspended,
@@ -104,7 +104,7 @@ def _rare(event: Event) -> str | None:
     match event:
         case AgentSuspended(reason=reason):
             return f"suspended: {clean(reason)}"
-        case AgentClosed(reason=reason):
+        case AgentEnded(reason=reason):
             return f"closed: {clean(reason)}" if reason else None
         case AgentCrashed(error=error):
             return f"crashed: {clean(error)}"

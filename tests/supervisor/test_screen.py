@@ -15,7 +15,7 @@ from rich.console import Console
 
 from actors.happenings import (
     AdmissionWaited,
-    AgentClosed,
+    AgentEnded,
     AgentCrashed,
     AgentSettled,
     AgentStarted,
@@ -36,8 +36,8 @@ from actors.happenings import (
     TurnEnded,
     TurnStarted,
 )
-from actors.ids import AgentId, CallId, RunId, TurnId, child_path
-from actors.messages import Asked, Failure, MessageId, Outcome, Status
+from actors.ids import AgentId, CallId, MessageId, RunId, TurnId, child_path
+from actors.messages import Asked, Failure, Outcome, Status
 from actors.transcript import Stop
 from actors.usage import Usage
 from supervisor.screen import Board
@@ -55,16 +55,19 @@ CALL = CallId("lead:t1.1.0")
 
 
 def outcome(path: str, status: Status = Status.DONE, **facts: object) -> Outcome:
+    """How a turn of an agent ended."""
     return Outcome(AgentId(path), RunId(f"{path}:r1"), TurnId(f"{path}:t1"), status, **facts)  # type: ignore[arg-type]
 
 
 def answer(path: str, at: float = 0.0, *, tokens: int = 100, cost: int | None = 0) -> ResponseEnded:
+    """A response that was counted."""
     return ResponseEnded(
         path=AgentId(path), at=at, stop=Stop.END_TURN, text="", usage=Usage(fresh=tokens), cost=cost, model="m"
     )
 
 
 def reviewer(ordinal: int) -> AgentId:
+    """The path of a reviewer."""
     return child_path("lead", "reviewer", ordinal)
 
 
@@ -79,11 +82,16 @@ def child(ordinal: int, at: float = 0.0, *, end: Status | None = Status.DONE) ->
     if end is not None:
         failure = Failure("broken", "connection refused") if end is Status.FAILED else None
         ended = outcome(path, end, failure=failure, usage=Usage(fresh=100))
-        events += [answer(path, at + 1), TurnEnded(path=path, at=at + 1, outcome=ended), AgentSettled(path=path, at=at + 1)]
+        events += [
+            answer(path, at + 1),
+            TurnEnded(path=path, at=at + 1, outcome=ended),
+            AgentSettled(path=path, at=at + 1),
+        ]
     return events
 
 
 def opening() -> list[Event]:
+    """The lead has called its tool."""
     return [
         AgentStarted(path=LEAD, name="lead", model="script"),
         TurnStarted(path=LEAD),
@@ -94,6 +102,7 @@ def opening() -> list[Event]:
 
 
 def fed(events: Iterable[Event]) -> Board:
+    """A board that took these events."""
     board = Board()
     for event in events:
         board.apply(event)
@@ -101,6 +110,7 @@ def fed(events: Iterable[Event]) -> Board:
 
 
 def drawn(board: Board, width: int = 80, height: int = 24) -> list[str]:
+    """The picture as text."""
     return [line.plain.rstrip() for line in lay_out_board(board, width, height, now=board.clock)]
 
 
@@ -120,8 +130,8 @@ def test_a_small_tree_is_drawn_whole() -> None:
     )
     assert drawn(board) == [
         "● lead  review_all  ━━━━━━━━━━━━━━━━━━━━━────────────────────── 2/4   300   0:02",
-        "├─ ✓ reviewer src/file_1.py                                         100   0:01",
-        "├─ ✗ reviewer#2 src/file_2.py         failed: connection refused    100   0:01",
+        "├─ ✓ reviewer src/file_1.py                                           100   0:01",
+        "├─ ✗ reviewer#2 src/file_2.py         failed: connection refused      100   0:01",
         "└─ ● reviewer#3 src/file_3.py         asks the model                        0:01",
         "! lead/reviewer#2: failed: connection refused",
         "4 agents: 2 at work, 1 done, 1 failed · 300 tokens · free · 0:02",
@@ -169,7 +179,11 @@ def test_what_an_agent_does_follows_its_events() -> None:
     [
         (outcome("lead", Status.DONE, text="Fine."), Look.DONE, "Fine."),
         (outcome("lead", Status.DONE, output='{"file": "a.py", "lines": 3}'), Look.DONE, "a.py 3"),
-        (outcome("lead", Status.FAILED, failure=Failure("broken", "refused\nthere")), Look.FAILED, "failed: refused there"),
+        (
+            outcome("lead", Status.FAILED, failure=Failure("broken", "refused\nthere")),
+            Look.FAILED,
+            "failed: refused there",
+        ),
         (outcome("lead", Status.EXHAUSTED), Look.FAILED, "exhausted"),
         (outcome("lead", Status.ABORTED), Look.STOPPED, "aborted"),
         (outcome("lead", Status.CLOSED), Look.STOPPED, "closed"),
@@ -191,7 +205,7 @@ def test_lifecycle_events_change_looks() -> None:
     """A crash, a suspension and a close show even where no turn ended."""
     board = fed([TurnStarted(path=LEAD), AgentSuspended(path=LEAD, reason="leaving")])
     assert board.rows(1)[0].look is Look.PAUSED
-    board.apply(AgentClosed(path=LEAD, reason="over"))
+    board.apply(AgentEnded(path=LEAD, reason="over"))
     assert (board.rows(1)[0].look, board.rows(1)[0].doing) == (Look.STOPPED, "closed: over")
     board.apply(AgentCrashed(path=LEAD, error="KeyError: 'x'"))
     assert board.rows(1)[0].look is Look.FAILED
@@ -273,13 +287,18 @@ EVENTS = st.one_of(
     st.builds(TurnStarted, path=PATHS),
     st.builds(lambda path, status: TurnEnded(path=path, outcome=outcome(path, status)), PATHS, st.sampled_from(Status)),
     st.builds(AgentSettled, path=PATHS),
-    st.builds(AgentClosed, path=PATHS),
+    st.builds(AgentEnded, path=PATHS),
     st.builds(AgentCrashed, path=PATHS, error=st.just("boom")),
     st.builds(AgentSuspended, path=PATHS, reason=st.just("leaving")),
     st.builds(answer, PATHS, tokens=st.integers(0, 10_000), cost=st.none() | st.integers(0, 10**12)),
     st.builds(ToolStarted, path=PATHS, call=st.just(CALL), name=st.just("t"), arguments=st.just("{}")),
     st.builds(
-        ToolProgress, path=PATHS, call=st.just(CALL), name=st.just("t"), done=st.integers(-5, 9), total=st.integers(0, 9)
+        ToolProgress,
+        path=PATHS,
+        call=st.just(CALL),
+        name=st.just("t"),
+        done=st.integers(-5, 9),
+        total=st.integers(0, 9),
     ),
     st.builds(ToolEnded, path=PATHS, call=st.just(CALL), name=st.just("t"), status=st.just("ok")),
     st.builds(TextDelta, path=PATHS, text=st.text(max_size=5)),
@@ -287,6 +306,7 @@ EVENTS = st.one_of(
 
 
 def all_nodes(board: Board) -> list[Node]:
+    """Every node of a board."""
     return list(board._nodes.values())
 
 
@@ -328,7 +348,9 @@ NAMES = st.text(min_size=1, max_size=90)
 @example("a" * 300, "ß", "漢字" * 60, 80, UNICODE)
 @example("\x1b[31mred", "a\u200db", "\u202eevil", 80, UNICODE)
 @example("e\u0301" * 80, "🧑‍💻" * 30, "\udcff\udcfe", 80, ASCII)
-def test_layout_1_no_line_is_wider_than_the_terminal(name: str, key: str, doing: str, width: int, glyphs: object) -> None:
+def test_layout_1_no_line_is_wider_than_the_terminal(
+    name: str, key: str, doing: str, width: int, glyphs: object
+) -> None:
     """Any names, paths and texts fit any width, and nothing in them can command the terminal."""
     path = AgentId("lead/" + name.replace("/", "|"))
     board = fed(
@@ -342,7 +364,7 @@ def test_layout_1_no_line_is_wider_than_the_terminal(name: str, key: str, doing:
             RequestFailed(path=path, error=doing),
         ]
     )
-    for line in lay_out_board(board, width, 12, now=100_000.0, glyphs=glyphs, hint=doing[:5]):  # type: ignore[arg-type]
+    for line in lay_out_board(board, width, 12, now=100_000.0, glyphs=glyphs, hint="Ctrl-C suspends"):  # type: ignore[arg-type]
         assert cell_len(line.plain) <= width
         assert "\x1b" not in line.plain
         assert "\n" not in line.plain
@@ -372,7 +394,12 @@ def test_words_for_people() -> None:
     assert [count(n) for n in (0, 999, 1_000, 9_949, 9_950, 151_300, 999_499, 1_234_567)] == [
         "0", "999", "1.0k", "9.9k", "10k", "151k", "999k", "1.2M",
     ]  # fmt: skip
-    assert [money(p) for p in (0, 5_000_000, 12_340_000_000, 250 * 10**12)] == ["free", "$0.000005", "$0.0123", "$250.00"]
+    assert [money(p) for p in (0, 5_000_000, 12_340_000_000, 250 * 10**12)] == [
+        "free",
+        "$0.000005",
+        "$0.0123",
+        "$250.00",
+    ]
     assert [clock(s) for s in (-1, 7.9, 754, 3723)] == ["0:00", "0:07", "12:34", "1:02:03"]
     assert crop_path("src/deep/er/module.py", 16) == "…/er/module.py"
     assert gist('{"path": "a.py", "n": 3, "flag": true, "many": ["x", "y"], "deep": {"z": 1}}') == "a.py 3 x y"
@@ -418,7 +445,12 @@ def test_json_lines_carry_every_field() -> None:
     line = json_line(TurnEnded(path=LEAD, seq=7, at=1.5, outcome=outcome("lead", text="\u2028x")))
     value = json.loads(line)
     assert "\n" not in line
-    assert (value["event"], value["path"], value["seq"], value["outcome"]["status"]) == ("turn_ended", "lead", 7, "done")
+    assert (value["event"], value["path"], value["seq"], value["outcome"]["status"]) == (
+        "turn_ended",
+        "lead",
+        7,
+        "done",
+    )
     assert kind_of(ToolStuck(path=LEAD, call=CALL, name="t", stack="")) == "tool_stuck"
 
 

@@ -1,0 +1,170 @@
+"""A batch of tool calls: which may ever run, which may start now, and what the model reads about the rest.
+
+It decides over one response's calls; it knows no task, no clock and no store.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import attrs
+
+from .changes import CallRow, CallState
+from .content import Text
+from .evolve import evolve
+from .fitting import Refusal
+from .moves import CallView
+from .tools import Effect
+from .transcript import ResultRecord, ResultStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .content import Content
+    from .ids import AgentId, TurnId
+    from .moves import CallOutcome
+    from .tools import Toolbox
+    from .transcript import CallBlock
+
+INVALID: Final = {
+    "malformed_json": "The arguments are not valid JSON. Nothing was run. Call again with a JSON object.",
+    "not_an_object": "The arguments are JSON but not an object. Nothing was run. Call again with a JSON object.",
+    "truncated": "The call was cut off before it was complete. Nothing was run. Call again, with shorter arguments.",
+    "no_name": "The call names no tool. Nothing was run.",
+    "rejected_by_model_server": "The model server rejected this call. Nothing was run.",
+}
+MAY_HAVE: Final = "It may have taken effect: check before you repeat it."
+ABORTED: Final = "The run was aborted while this call was running. " + MAY_HAVE
+ABORTED_PURE: Final = "The run was aborted while this call was running."
+SKIPPED: Final = "Not run: the turn was stopped before this call started."
+UNKNOWN: Final = "The host stopped while this call was running; its outcome is unknown. " + MAY_HAVE
+
+
+def result(turn: TurnId, block: CallBlock, status: ResultStatus, content: Content | str) -> ResultRecord:
+    """The record of a call's result."""
+    parts = (Text(content),) if isinstance(content, str) else content
+    return ResultRecord(turn, block.id, block.wire_id, block.name, status, parts)
+
+
+def view(turn: TurnId, block: CallBlock, toolbox: Toolbox) -> CallView:
+    """A call made ready: its tool and checked arguments, or the result that says why it can never run (TOL-6)."""
+    if block.invalid is not None:
+        text = INVALID.get(block.invalid, f"The call is invalid ({block.invalid}). Nothing was run.")
+        return _refused(turn, block, text)
+    tool = toolbox.get(block.name)
+    if tool is None:
+        names = ", ".join(sorted(toolbox)) or "none"
+        return _refused(turn, block, f"There is no tool {block.name!r}. Tools: {names}.")
+    parsed = tool.parse(block.arguments)
+    if isinstance(parsed, Refusal):
+        return _refused(turn, block, parsed.text)
+    keys, exclusive = tool.keys(parsed.arguments)
+    return CallView(block, CallState.PLANNED, tool, parsed.arguments, keys, exclusive)
+
+
+def _refused(turn: TurnId, block: CallBlock, text: str) -> CallView:
+    return CallView(block, CallState.SETTLED, result=result(turn, block, ResultStatus.ERROR, text))
+
+
+def refuse(turn: TurnId, call: CallView, text: str) -> CallView:
+    """The call settled as refused, before it ran."""
+    done = result(turn, call.block, ResultStatus.REFUSED, text)
+    return evolve(call, state=CallState.SETTLED, result=done)
+
+
+def start(calls: tuple[CallView, ...], limit: int) -> tuple[tuple[CallView, ...], tuple[CallView, ...]]:
+    """Start every planned call that may run now (TOL-4).
+
+    A call waits for earlier unfinished calls that share a key; an exclusive one for all earlier, and all later ones
+    for it; at most `limit` run at once.
+
+    Returns:
+        The calls with their new states, and those that were started, in call order.
+    """
+    running = sum(call.state is CallState.STARTED for call in calls)
+    busy: set[str] = set()
+    unfinished = False
+    started: list[CallView] = []
+    after = list(calls)
+    for index, call in enumerate(calls):
+        if call.state is CallState.SETTLED:
+            continue
+        blocked = (call.exclusive and unfinished) or not busy.isdisjoint(call.keys)
+        if call.state is CallState.PLANNED and not blocked and running < limit:
+            after[index] = call = evolve(call, state=CallState.STARTED)
+            started.append(call)
+            running += 1
+        if call.exclusive:
+            break
+        unfinished = True
+        busy.update(call.keys)
+    return tuple(after), tuple(started)
+
+
+def settle(calls: tuple[CallView, ...], turn: TurnId, outcomes: Iterable[CallOutcome]) -> tuple[CallView, ...]:
+    """The calls with what these gave; a fatal tool's failure skips what was not started."""
+    found = {outcome.call: outcome for outcome in outcomes}
+    fatal = False
+    after = list(calls)
+    for index, call in enumerate(calls):
+        outcome = found.get(call.block.id)
+        if outcome is None or call.state is not CallState.STARTED:
+            continue
+        done = result(turn, call.block, outcome.status, outcome.content)
+        done = attrs.evolve(done, trust=outcome.trust) if outcome.trust is not done.trust else done
+        after[index] = evolve(call, state=CallState.SETTLED, result=done)
+        fatal |= outcome.status is not ResultStatus.OK and call.tool is not None and call.tool.fatal
+    return stop(tuple(after), turn, started=False) if fatal else tuple(after)
+
+
+def stop(calls: tuple[CallView, ...], turn: TurnId, *, started: bool) -> tuple[CallView, ...]:
+    """All calls settled: those not started as skipped, and with `started` the running ones as aborted (ABT-3)."""
+    after = []
+    for call in calls:
+        if call.state is CallState.PLANNED:
+            done = result(turn, call.block, ResultStatus.SKIPPED, SKIPPED)
+            after.append(evolve(call, state=CallState.SETTLED, result=done))
+        elif call.state is CallState.STARTED and started:
+            harmless = call.tool is not None and call.tool.effect is Effect.PURE
+            done = result(turn, call.block, ResultStatus.ABORTED, ABORTED_PURE if harmless else ABORTED)
+            after.append(evolve(call, state=CallState.SETTLED, result=done))
+        else:
+            after.append(call)
+    return tuple(after)
+
+
+def recover(calls: tuple[CallView, ...], turn: TurnId) -> tuple[tuple[CallView, ...], tuple[CallView, ...]]:
+    """Calls found open after a restart, by effect class (TOL-2, TOL-3).
+
+    Returns:
+        The calls as they stand now, and those to run again at once: `pure`, `idempotent` and children's. A `once`
+        call that had started is settled unknown and never started again.
+    """
+    after, again = [], []
+    for call in calls:
+        found = call
+        if call.state is CallState.STARTED:
+            if call.tool is None or call.tool.effect in _NEVER_AGAIN:
+                done = result(turn, call.block, ResultStatus.UNKNOWN, UNKNOWN)
+                found = evolve(call, state=CallState.SETTLED, result=done)
+            else:
+                found = evolve(call, tries=call.tries + 1)
+                again.append(found)
+        elif call.state is CallState.PLANNED and call.tool is None:
+            found = _refused(turn, call.block, f"The tool {call.block.name!r} is no longer there. Nothing was run.")
+        after.append(found)
+    return tuple(after), tuple(again)
+
+
+_NEVER_AGAIN: Final = frozenset({Effect.ONCE, Effect.STORE})
+
+
+def finished(calls: tuple[CallView, ...]) -> bool:
+    """Whether every call is settled."""
+    return all(call.state is CallState.SETTLED for call in calls)
+
+
+def row(agent: AgentId, turn: TurnId, call: CallView) -> CallRow:
+    """The call as the store keeps it while its batch is open."""
+    block = call.block
+    return CallRow(block.id, agent, turn, block.name, block.arguments, call.state, call.tries, call.result)

@@ -1,0 +1,159 @@
+"""What a tool is handed: who it acts for, and the verbs it may use (TOL-11).
+
+Nothing the model emits can name any of this: it comes from the agent's identity and from the call's own record.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, ClassVar, Protocol, final
+
+from .changes import Erase, KvRow, Put
+from .errors import UsageError
+from .ids import AgentId
+
+if TYPE_CHECKING:
+    from .agent import Agent
+    from .budget import Budget
+    from .changes import Operation
+    from .ids import CallId
+    from .ref import AgentRef, Receipt
+    from .reports import Report
+    from .transcript import Window
+
+
+class ToolHost(Protocol):
+    """The supervisor, as a tool's context sees it."""
+
+    @property
+    def agent(self) -> AgentId: ...
+    @property
+    def idempotency_scope(self) -> str: ...
+    @property
+    def caller(self) -> str: ...
+    def conversation(self) -> Window: ...
+    def ref(self, path: AgentId) -> AgentRef: ...
+    async def start_child(
+        self, agent: Agent, task: object, *, key: str, budget: Budget | None, background: bool, call: CallId
+    ) -> AgentRef: ...
+    async def read_kv(self, scope: str) -> dict[str, str]: ...
+    async def write_kv(self, operations: tuple[Operation, ...]) -> None: ...
+    def tell_progress(self, values: dict[str, object]) -> None: ...
+
+
+@final
+class Kv:
+    """A key-value store of JSON values, durable with each call that writes.
+
+    Args:
+        scope: the agent's (kept), the run's (erased when the run settles), the call's (erased with the call).
+    """
+
+    def __init__(self, host: ToolHost, scope: str) -> None:
+        self._host = host
+        self._scope = scope
+
+    async def get(self, key: str, default: object = None) -> object:
+        """The value of a key, or the default."""
+        text = (await self._host.read_kv(self._scope)).get(key)
+        return default if text is None else json.loads(text)
+
+    async def set(self, key: str, value: object) -> None:
+        """Write a value that JSON can hold. Durable: on return."""
+        try:
+            text = json.dumps(value)
+        except (TypeError, ValueError) as error:
+            msg = f"kv values are JSON; {key!r} got {value!r}: {error}"
+            raise UsageError(msg) from error
+        await self._host.write_kv((Put(KvRow(self._host.agent, self._scope, key, text)),))
+
+    async def delete(self, key: str) -> None:
+        """Remove a key; one that is not there is no error. Durable: on return."""
+        await self._host.write_kv((Erase(KvRow, (self._host.agent, self._scope, key)),))
+
+
+@final
+class Context:
+    """A tool call's surroundings; a parameter annotated with it is hidden from the model.
+
+    Attributes:
+        agent: path of the agent whose call this is. call_id: of this call, unique in the store.
+        idempotency_key: the same for every attempt at this call, and for no other call: hand it to remote systems.
+        name: of the tool. caller: who asked the agent, or empty.
+        kv: this call's own store; `agent_kv`: the agent's.
+    """
+
+    __callboard_context__: ClassVar[bool] = True
+
+    def __init__(self, host: ToolHost, call: CallId, name: str) -> None:
+        self._host = host
+        self._started = 0
+        self.call_id = call
+        self.name = name
+        self.agent = host.agent
+        self.idempotency_key = f"{host.idempotency_scope}:{call}"
+        self.kv = Kv(host, call)
+        self.agent_kv = Kv(host, "agent")
+
+    @property
+    def caller(self) -> str:
+        """Path of the agent that gave the task, or empty for code."""
+        return self._host.caller
+
+    @property
+    def conversation(self) -> Window:
+        """The conversation before this call's results; reading it copies nothing."""
+        return self._host.conversation()
+
+    async def start(
+        self,
+        agent: Agent,
+        task: object,
+        *,
+        key: str | None = None,
+        budget: Budget | None = None,
+        background: bool = False,
+    ) -> AgentRef:
+        """Start a child of this call's agent, its task accepted.
+
+        Args:
+            agent: which. task: what it is asked first.
+            key: the same key under this parent is the same child, also after a restart; by default made of this call
+                and the order of starts in it, so that a call that is run again finds its children again.
+            budget: a bound of its own, below the parent's.
+            background: its reports come to the parent as messages.
+
+        Raises:
+            SpawnLimit: depth or number. UsageError: the key was used with another task. StoreError.
+
+        Durable: the child and its task.
+        """
+        self._started += 1
+        return await self._host.start_child(
+            agent,
+            task,
+            key=f"{self.call_id}:{self._started}" if key is None else key,
+            budget=budget,
+            background=background,
+            call=self.call_id,
+        )
+
+    def ref(self, path: str) -> AgentRef:
+        """The handle of another agent."""
+        return self._host.ref(AgentId(path))
+
+    async def send(self, path: str, content: object, *, key: str | None = None) -> Receipt:
+        """Send a message to an agent: always allowed, waits for acceptance only."""
+        return await self.ref(path).send(content, key=key)
+
+    async def ask(self, path: str, content: object, *, timeout: float | None = None) -> Report:
+        """Ask an agent and wait for its report; an ancestor that waits for us is asked by `needs_input` (REE-2)."""
+        return await self.ref(path).ask(content, timeout=timeout)
+
+    def progress(self, text: str = "", *, done: int | None = None, total: int | None = None) -> None:
+        """Say how far the call is; sync, from the Trio thread."""
+        values: dict[str, object] = {"call": self.call_id, "name": self.name, "text": text}
+        self._host.tell_progress(values | {"done": done, "total": total})
+
+    def __repr__(self) -> str:
+        return f"<Context of {self.call_id} ({self.name})>"

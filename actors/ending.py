@@ -1,0 +1,196 @@
+"""How a turn commits what it has, and how it ends: done, failed, aborted, or stopped for another owner to go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from .changes import Append, CallRow, Claim, Enqueue, Erase, OutcomeRow, Put
+from .content import Text
+from .errors import Aborted, BudgetError, Exhausted
+from .evolve import evolve
+from .happenings import NoteWritten, TurnEnded
+from .ids import AgentId, MessageId, TurnId, run_id, turn_id
+from .messages import CallDone, Envelope, Lane, LaneBound, Outcome, Purpose, Status, failure_of
+from .moves import Abandon, Over, Phase, Step, Tell
+from .transcript import MessageRecord, NoteRecord
+from .usage import MICROSECONDS, Amounts
+
+if TYPE_CHECKING:
+    from .changes import Operation
+    from .errors import CallboardError
+    from .messages import Asked, Failure
+    from .moves import Action, Cut, TurnState
+    from .transcript import Record
+
+CALLS_LISTED: Final = 64
+"""How many of a run's calls a report lists: the last."""
+
+_NO_BOUND: Final = LaneBound()
+
+
+def flush(state: TurnState, now: float) -> tuple[TurnState, tuple[Operation, ...], tuple[Record, ...]]:
+    """Everything that waits, as one commit: pending records, the mail, cleared calls, the row (CON-4).
+
+    Returns:
+        The state that holds after the commit, its operations, and the records it appends.
+    """
+    row = state.row
+    assert row.open is not None, "only an open turn commits"
+    turn = turn_id(row.agent, row.open.number)
+    records, operations = state.pending, []
+    if state.mail:
+        taken = tuple(queued.envelope for queued in state.mail)
+        taken_records = tuple(_record(turn, envelope) for envelope in taken)
+        # A failure note stands behind the messages that the turn failed to answer.
+        records = (*records[:-1], *taken_records, records[-1]) if state.note_last else (*records, *taken_records)
+        ids = tuple(envelope.id for envelope in taken)
+        operations.append(Claim(row.agent, ids, turn))
+        row = evolve(row, open=evolve(row.open, consumed=(*row.open.consumed, *ids)))
+    active = int((now - state.since) * MICROSECONDS)
+    if active > 0:
+        spent = Amounts(active_us=active)
+        row = evolve(row, spent=row.spent + spent, run_spent=row.run_spent + spent)
+    made: list[Operation] = [Append(row.agent, state.head, records)] if records else []
+    made += operations
+    made += [Erase(CallRow, (call,)) for call in state.settled]
+    made.append(Put(row))
+    after = evolve(
+        state,
+        row=row,
+        head=state.head + len(records),
+        pending=(),
+        settled=(),
+        mail=(),
+        since=max(now, state.since),
+    )
+    return after, tuple(made), records
+
+
+def _record(turn: TurnId, envelope: Envelope) -> MessageRecord:
+    return MessageRecord(
+        turn, envelope.id, envelope.content, envelope.sender, envelope.lane is Lane.STEER, envelope.trust
+    )
+
+
+def outcome(
+    state: TurnState,
+    status: Status,
+    *,
+    failure: Failure | None = None,
+    question: Asked | None = None,
+) -> Outcome:
+    """The turn as those who asked are told of it."""
+    row = state.row
+    assert row.open is not None, "only an open turn has an outcome"
+    answer = state.answer if status is Status.DONE else None
+    return Outcome(
+        path=row.agent,
+        run=run_id(row.agent, row.open.run),
+        turn=turn_id(row.agent, row.open.number),
+        status=status,
+        text=state.last_text,
+        output=answer if state.output is not None else None,
+        output_type=state.output.name if state.output is not None else None,
+        usage=row.run_usage,
+        spent=row.run_spent,
+        cost_known=row.cost_known,
+        failure=failure,
+        question=question,
+        calls=tuple(CallDone(call, name, what) for call, name, what in state.done),
+    )
+
+
+def finish(
+    state: TurnState,
+    status: Status,
+    now: float,
+    *before: Action,
+    failure: Failure | None = None,
+) -> Step:
+    """End the turn in one commit: what it still had to say, its outcome, and the report to a waiting parent."""
+    opened = state.row.open
+    assert opened is not None, "only an open turn ends"
+    state, commit, records = flush(state, now)
+    told = outcome(state, status, failure=failure)
+    row = evolve(state.row, open=None, owes=False, suspended=None)
+    operations = [*commit[:-1], Put(OutcomeRow(told.turn, row.agent, told.run, told)), Put(row)]
+    if state.spec.reports_to is not None:
+        operations.append(Enqueue(_report(state.spec.reports_to, told), _NO_BOUND))
+    abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
+    after = evolve(state, row=row, phase=Phase.OVER, ticket=None, calls=())
+    actions = (*before, *abandon, Tell(TurnEnded, {"outcome": told}), Over(None, told))
+    return Step(after, tuple(operations), actions, records)
+
+
+def _report(parent: str, told: Outcome) -> Envelope:
+    """A background child's report: a message on the place that was reserved when the child was started (ACC-6)."""
+    why = f": {told.failure.message}" if told.failure is not None else ""
+    text = f"Report of {told.path} ({told.status.value}{why}):\n{told.output or told.text}"
+    return Envelope(
+        id=MessageId(f"r-{told.turn}"),
+        to=AgentId(parent),
+        lane=Lane.SEND,
+        content=(Text(text),),
+        sender=told.path,
+        purpose=Purpose.REPORT,
+        reserved=True,
+    )
+
+
+def fail(state: TurnState, error: CallboardError, now: float, *before: Action) -> Step:
+    """End the turn with a note that the next request shows, on a valid conversation (TRN-2)."""
+    opened = state.row.open
+    assert opened is not None, "only an open turn fails"
+    note = NoteRecord(turn_id(state.row.agent, opened.number), "failure", f"The turn ended early: {error}")
+    state = evolve(state, answer=None)
+    state = evolve(state, pending=(*state.pending, note), note_last=True)
+    status = Status.EXHAUSTED if isinstance(error, Exhausted) else Status.FAILED
+    tell = Tell(NoteWritten, {"note": "limit" if isinstance(error, BudgetError) else "failure", "text": note.text})
+    return finish(state, status, now, *before, tell, failure=failure_of(error))
+
+
+def abort(state: TurnState, event: Cut, before: tuple[Action, ...]) -> Step:
+    """End the turn as aborted; the abort's own message is claimed in the same commit (ABT-2)."""
+    assert event.reason is not None, "an abort has a reason"
+    failure = failure_of(Aborted(f"{state.row.agent} was aborted: {event.reason}"))
+    ended = finish(state, Status.ABORTED, event.now, *before, failure=failure)
+    opened = state.row.open
+    assert opened is not None, "only an open turn is aborted"
+    ids = tuple(queued.envelope.id for queued in event.control)
+    claims: tuple[Operation, ...] = (
+        (Claim(state.row.agent, ids, turn_id(state.row.agent, opened.number)),) if ids else ()
+    )
+    return Step(ended.state, (*claims, *ended.commit), ended.actions, ended.records)
+
+
+def nothing(state: TurnState) -> Step:
+    """There is nothing to do: no turn was needed, and none is left behind (CON-5)."""
+    abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
+    return Step(evolve(state, phase=Phase.OVER, ticket=None), (), (*abandon, Over()))
+
+
+def suspend(state: TurnState, now: float, reason: str, error: Exhausted | None = None) -> Step:
+    """Stop here; what is settled becomes durable, what is queued stays queued (CLS-5)."""
+    state = evolve(state, mail=())
+    if not state.pending and error is None:
+        return suspended(state, (), (), (), reason=reason)
+    if error is not None:
+        state = evolve(state, row=evolve(state.row, suspended=reason, owes=True))
+    told = outcome(state, Status.PARKED, failure=failure_of(error)) if error is not None else None
+    state, commit, records = flush(state, now)
+    return suspended(state, commit, records, (), reason=reason, told=told)
+
+
+def suspended(
+    state: TurnState,
+    commit: tuple[Operation, ...],
+    records: tuple[Record, ...],
+    before: tuple[Action, ...],
+    *,
+    reason: str = "leaving",
+    told: Outcome | None = None,
+) -> Step:
+    """The step that leaves the turn open for the next owner."""
+    abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
+    after = evolve(state, phase=Phase.OVER, ticket=None)
+    return Step(after, commit, (*before, *abandon, Over(reason, told)), records)

@@ -1,0 +1,138 @@
+"""Which agent's code is this? The registry of frames: stretches of code that an agent's loop waits for.
+
+Two witnesses, each alone wrong somewhere. Structure (the walk from a task up through its nurseries) cannot be forged
+and says who will wait for this code; but it ends at foreign nurseries, abandoned threads and system tasks. The
+context variable travels with threads and tokens, but outlives the code it was set for. So structure decides ownership,
+and the variable only where structure finds nothing and its frame is still open.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, TypeAlias, final
+from weakref import WeakKeyDictionary
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .waiting import Frame
+
+Place: TypeAlias = "trio.lowlevel.Task | trio.Nursery"
+
+_FRAME: Final[contextvars.ContextVar[Frame | None]] = contextvars.ContextVar("callboard_frame", default=None)
+
+
+@final
+class Frames:
+    """The open frames of one supervisor.
+
+    FRAMES-1 a task or nursery that is registered for a frame owns its code until the frame is closed or left.
+    FRAMES-2 a closed frame owns nothing, whatever still runs in its context.
+
+    Args:
+        closed: called once with each frame when it is closed, such as `WaitGraph.leave`; it neither waits nor raises.
+    """
+
+    def __init__(self, closed: Callable[[Frame], None] | None = None) -> None:
+        self._owners: WeakKeyDictionary[Place, Frame] = WeakKeyDictionary()
+        self._open: set[Frame] = set()
+        self._kept: set[Frame] = set()
+        self._closed = closed
+
+    # -- opening and closing ---------------------------------------------------------------------------------------
+
+    @contextmanager
+    def enter(self, frame: Frame) -> Iterator[Frame]:
+        """Run code of this task as the frame; it is closed at the end, unless it was kept.
+
+        Frames nest: inside, the innermost owns; at its end the outer one does again.
+        """
+        task = trio.lowlevel.current_task()
+        outer = self._owners.get(task)
+        token = _FRAME.set(frame)
+        self._open.add(frame)
+        self._owners[task] = frame
+        try:
+            yield frame
+        finally:
+            if outer is None:
+                self._owners.pop(task, None)
+            else:
+                self._owners[task] = outer
+            _FRAME.reset(token)
+            if frame not in self._kept:
+                self.close(frame)
+
+    def register(self, place: Place, frame: Frame) -> None:
+        """Let a task or nursery count as the frame's, which must be open: a turn's nursery, say."""
+        assert frame in self._open, f"FRAMES-1: {frame} is closed"
+        self._owners[place] = frame
+
+    def keep(self, frame: Frame) -> None:
+        """Keep the frame open beyond `enter`: a thread that an abort left behind still runs its code (REE-3).
+
+        Whoever keeps it calls `close` when the code has ended.
+        """
+        if frame in self._open:
+            self._kept.add(frame)
+
+    def close(self, frame: Frame) -> None:
+        """The frame's code has ended: it owns nothing more. Closing it again does nothing."""
+        self._kept.discard(frame)
+        if frame in self._open:
+            self._open.discard(frame)
+            if self._closed is not None:
+                self._closed(frame)
+
+    def is_open(self, frame: Frame) -> bool:
+        """Whether the frame's code still runs."""
+        return frame in self._open
+
+    @staticmethod
+    def clean_context() -> contextvars.Context:
+        """A copy of the current context that belongs to no frame.
+
+        A task started from a frame inherits its context, so a supervisor starts another agent's code with
+        `frames.clean_context().run(nursery.start_soon, …)`: its work is not the starter's.
+        """
+        context = contextvars.copy_context()
+        context.run(_FRAME.set, None)
+        return context
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    def current_owner(self) -> Frame | None:
+        """The open frame whose agent waits for the code that runs now, or None (REE-3, REE-5).
+
+        The nearest registered task or nursery on the way up decides; where none is, the context's frame, if it is
+        still open. May be called from a thread that Trio started, where only the context is left to ask.
+        """
+        try:
+            task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+        except RuntimeError:  # no task: a thread
+            task = None
+        owners = self._owners
+        while task is not None:
+            frame = owners.get(task)
+            if frame is not None and frame in self._open:
+                return frame
+            nursery = task.parent_nursery
+            if nursery is None:
+                break
+            frame = owners.get(nursery)
+            if frame is not None and frame in self._open:
+                return frame
+            task = nursery.parent_task
+        frame = _FRAME.get()
+        return frame if frame is not None and frame in self._open else None
+
+    @staticmethod
+    def attribution() -> Frame | None:
+        """The frame on whose behalf this code runs, open or closed, for spending and tracing; None outside all."""
+        return _FRAME.get()
+
+    def __repr__(self) -> str:
+        return f"<Frames {len(self._open)} open, {len(self._kept)} kept>"

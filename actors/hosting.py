@@ -1,0 +1,89 @@
+"""What one agent's loop needs of whoever hosts it. The supervisor implements it; nothing here decides anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from .changes import Operation, Values
+    from .errors import CallboardError
+    from .happenings import Event
+    from .ids import AgentId, CallId
+    from .moves import CallOutcome, CallView, Looked, Point
+    from .output import OutputSpec
+    from .ports import Gate, Model, ModelRequest
+    from .transcript import Window
+
+DeliverCall: TypeAlias = "Callable[[CallOutcome], None]"
+DeliverHook: TypeAlias = "Callable[[CallboardError | None], None]"
+
+
+class Host(Protocol):
+    """The supervisor, as one agent's loop sees it."""
+
+    @property
+    def agent(self) -> AgentId:
+        """Whose loop it is."""
+        ...
+
+    @property
+    def gate(self) -> Gate:
+        """The one way to a model (REQ-1)."""
+        ...
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The chain of models in force."""
+        ...
+
+    def now(self) -> float:
+        """Seconds on the supervisor's clock."""
+        ...
+
+    async def commit(self, operations: tuple[Operation, ...]) -> Values:
+        """Make operations durable, and then true in memory. Raises `StoreError`; never `Cancelled`."""
+        ...
+
+    def look(self, *, sends: bool) -> Looked:
+        """Choose what the next request takes, and say what is in force for it."""
+        ...
+
+    def request_bytes(self, window: Window) -> int:
+        """About how large a request on this window is, with instructions and tools."""
+        ...
+
+    def request(self, window: Window, step: int, output: OutputSpec | None, *, toolless: bool) -> ModelRequest:
+        """The request for a step of the open turn."""
+        ...
+
+    def grant_calls(self, count: int) -> int:
+        """How many of these tool calls the budget admits; they are charged (BUD-2)."""
+        ...
+
+    def start_call(self, call: CallView, deliver: DeliverCall) -> None:
+        """Run a call in the tool nursery; `deliver` is called once, unless the call is cancelled first."""
+        ...
+
+    def cancel_calls(self, calls: tuple[CallId, ...]) -> None:
+        """Cancel running calls and leave them behind; what they return is late (TOL-14)."""
+        ...
+
+    def left_behind(self) -> bool:
+        """Whether calls that an abort left behind still run."""
+        ...
+
+    async def settle_left_behind(self) -> None:
+        """Wait, for a bounded time, until they are done; then name those that are not (REQ-2)."""
+
+    def start_hook(self, point: Point, deliver: DeliverHook) -> None:
+        """Call the hooks of a point; `deliver` hears the error of one that decides, or None."""
+        ...
+
+    def tell(self, event: type[Event], values: Mapping[str, object]) -> None:
+        """Emit an event of this agent; it never blocks."""
+        ...
+
+    def watched(self) -> bool:
+        """Whether anybody wants deltas."""
+        ...

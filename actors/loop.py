@@ -1,0 +1,326 @@
+"""Performs a turn: takes inputs one by one, commits what each step decided, then does what rests on it.
+
+It decides nothing (`turn.py` does) and keeps no rule. The turn's nursery holds the stream and the wait for a place at
+the model; tools and hooks run in the supervisor's tool nursery, so that none of them can hold the turn open (ABT-3).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, assert_never, cast, final
+
+import trio
+
+from . import turn
+from .errors import BudgetError, CallboardError, Exhausted, Malformed, ProviderError, UsageError
+from .happenings import AdmissionWaited, AttemptDiscarded, ReasoningDelta, RequestStarted, TextDelta
+from .moves import (
+    Abandon,
+    Admit,
+    Admitted,
+    Ask,
+    CallHook,
+    CallsReturned,
+    CancelCalls,
+    CommitFailed,
+    Cut,
+    CutStream,
+    Failed,
+    HookReturned,
+    Look,
+    MustWait,
+    NotAdmitted,
+    Over,
+    Phase,
+    Responded,
+    StartCall,
+    SuspendAsked,
+    Tell,
+)
+from .ports import BlockDone, ReasoningPiece, TextPiece, WireCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .hosting import Host
+    from .messages import Queued
+    from .moves import Action, Begin, CallOutcome, Input, TurnState
+    from .ports import Piece, Ticket
+    from .transcript import Conversation, ReasoningBlock, TextBlock
+
+
+@final
+class Collector:
+    """What has come of the response in progress: the gate's watcher, and the source of deltas (TRN-8)."""
+
+    __slots__ = ("_host", "attempts", "blocks", "half", "model", "ticket")
+
+    def __init__(self, host: Host, ticket: Ticket) -> None:
+        self._host = host
+        self.ticket = ticket
+        self.model = ticket.model
+        self.attempts = 0
+        self.blocks: list[ReasoningBlock | TextBlock | WireCall] = []
+        self.half: list[str] = []
+
+    def attempt(self, number: int, model_id: str, estimate: int) -> None:
+        """An attempt begins: it starts clean (REQ-3)."""
+        self.attempts, self.model = number, model_id
+        self.blocks, self.half = [], []
+        self._host.tell(RequestStarted, {"model": model_id, "estimate": estimate, "attempt": number})
+
+    def piece(self, piece: Piece) -> None:
+        """Something came."""
+        match piece:
+            case TextPiece(text=text):
+                self.half.append(text)
+                if self._host.watched():
+                    self._host.tell(TextDelta, {"text": text, "attempt": self.attempts})
+            case ReasoningPiece(text=text):
+                if self._host.watched():
+                    self._host.tell(ReasoningDelta, {"text": text, "attempt": self.attempts})
+            case BlockDone(block=block):
+                self.blocks.append(block)
+                if not isinstance(block, WireCall):
+                    self.half.clear()
+            case _:
+                pass  # a sign of life is the gate's
+
+    def discarded(self, error: ProviderError, retry_in_s: float | None) -> None:
+        """What came of the attempt is void."""
+        self.blocks, self.half = [], []
+        values = {"error": f"{error.kind}: {error}", "retry_in_s": retry_in_s, "attempt": self.attempts}
+        self._host.tell(AttemptDiscarded, values)
+
+
+@final
+class TurnLoop:
+    """One turn of one agent, from its first input to `Over`.
+
+    Invariants:
+        LOOP-1 one input at a time: nothing of the state changes while a commit is under way.
+        LOOP-2 an answer asked for before a cut is never taken in after it (`_generation`).
+        LOOP-3 what the conversation in memory holds has been committed.
+    """
+
+    def __init__(self, host: Host, state: TurnState, conversation: Conversation) -> None:
+        self._host = host
+        self.state = state
+        self.row = state.row
+        self._conversation = conversation
+        self._inbox: deque[Input] = deque()
+        self._sleeper: trio.lowlevel.Task | None = None
+        self._generation = 0
+        self._cut: tuple[str | None, Callable[[], tuple[Queued, ...]]] | None = None
+        self._collector: Collector | None = None
+        self._stream = trio.CancelScope()
+        self._waiting = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
+        self.over: Over | None = None
+
+    async def run(self, begin: Begin) -> Over:
+        """Perform the turn.
+
+        Returns:
+            How it ended; the row and the conversation are as committed.
+
+        If cancelled: the turn stays open in the store; nothing is half-done (its commits are all or none).
+        """
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            await self._take(begin)
+            while self.over is None:
+                await self._take(await self._next())
+        return self.over
+
+    # -- what others may ask; all of it is sync and returns at once ------------------------------------------------
+
+    def cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]]) -> None:
+        """End what is under way: an abort (with its reason), or a steer that interrupts. Overtakes every input."""
+        self._cut = (reason, control)
+        self._wake()
+
+    def suspend(self) -> None:
+        """Stop at the next commit."""
+        self._push(SuspendAsked(self._host.now()))
+
+    @property
+    def phase(self) -> Phase:
+        """What it waits for."""
+        return self.state.phase
+
+    # -- inputs ----------------------------------------------------------------------------------------------------
+
+    def _push(self, event: Input) -> None:
+        self._inbox.append(event)
+        self._wake()
+
+    def _answer(self, generation: int, event: Input) -> None:
+        """An answer to something asked: dropped where a cut came in between (LOOP-2, HOK, ABT-6)."""
+        if generation == self._generation and self.over is None:
+            self._push(event)
+
+    def _deliver_call(self, generation: int, outcome: CallOutcome) -> None:
+        if generation != self._generation or self.over is not None:
+            return
+        last = self._inbox[-1] if self._inbox else None
+        if isinstance(last, CallsReturned):  # several at once are one input, and one commit
+            self._inbox[-1] = CallsReturned(last.now, (*last.outcomes, outcome))
+        else:
+            self._inbox.append(CallsReturned(self._host.now(), (outcome,)))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._sleeper is not None:
+            trio.lowlevel.reschedule(self._sleeper)
+            self._sleeper = None
+
+    async def _next(self) -> Input:
+        if self._cut is None and not self._inbox:
+            self._sleeper = trio.lowlevel.current_task()
+
+            def abort(_raise_cancel: object) -> trio.lowlevel.Abort:
+                self._sleeper = None
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        if self._cut is not None:
+            return self._take_cut(*self._cut)
+        return self._inbox.popleft()
+
+    def _take_cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]]) -> Cut:
+        """The cut with all that came until now: finished blocks, half text, results not yet taken in."""
+        self._cut = None
+        self._generation += 1
+        outcomes = tuple(o for event in self._inbox if isinstance(event, CallsReturned) for o in event.outcomes)
+        suspend = any(isinstance(event, SuspendAsked) for event in self._inbox)
+        self._inbox.clear()
+        if suspend and reason is None:
+            self._inbox.append(SuspendAsked(self._host.now()))
+        self._waiting.cancel()
+        now, claimed = self._host.now(), control()
+        collector = self._collector
+        if collector is None or self.state.phase is not Phase.ASKING:
+            return Cut(now, claimed, reason, outcomes=outcomes)
+        ticket = collector.ticket
+        self._host.gate.cut(ticket)  # accounted now, once; the stream unwinds afterwards (REQ-7)
+        return Cut(
+            now,
+            claimed,
+            reason,
+            tuple(collector.blocks),
+            "".join(collector.half),
+            usage=ticket.usage,
+            spent=ticket.charged,
+            cost_known=ticket.cost_known,
+            model=collector.model,
+        )
+
+    # -- one step --------------------------------------------------------------------------------------------------
+
+    async def _take(self, event: Input) -> None:
+        """Decide, commit, and then, memory changing after the commit, perform (CON-4)."""
+        made = turn.step(self.state, event)
+        if made.commit:
+            try:
+                await self._host.commit(made.commit)
+            except CallboardError as error:
+                made = turn.step(self.state, CommitFailed(self._host.now(), error))
+            else:
+                self.row = made.state.row
+                self._conversation.extend(made.records)
+        self.state = made.state
+        for action in made.actions:
+            self._perform(action)
+
+    def _perform(self, action: Action) -> None:
+        host = self._host
+        match action:
+            case Tell(event=event, values=values):
+                host.tell(event, values)
+            case Look(sends=sends):
+                self._inbox.appendleft(host.look(sends=sends))
+            case Admit():
+                self._admit(action)
+            case Ask():
+                assert self._nursery is not None, "a turn that asks is running"
+                self._nursery.start_soon(self._ask, action, self._generation)
+            case StartCall(call=call):
+                if self._cut is None:  # an abort that is durable starts nothing more (ABT-2)
+                    generation = self._generation
+                    host.start_call(call, lambda outcome: self._deliver_call(generation, outcome))
+            case CancelCalls(calls=calls):
+                host.cancel_calls(calls)
+            case CallHook(point=point):
+                generation = self._generation
+                host.start_hook(point, lambda error: self._answer(generation, HookReturned(host.now(), error)))
+            case CutStream():
+                self._stream.cancel()
+            case Abandon(ticket=ticket):
+                host.gate.abandon(cast("Ticket", ticket))
+            case Over():
+                self._waiting.cancel()
+                self.over = action
+            case _:
+                assert_never(action)
+
+    # -- the gate --------------------------------------------------------------------------------------------------
+
+    def _admit(self, action: Admit) -> None:
+        host = self._host
+        size = host.request_bytes(self._conversation.window()) + action.extra_bytes
+        if action.wait:
+            assert self._nursery is not None, "a turn that asks is running"
+            self._waiting = trio.CancelScope()
+            host.tell(AdmissionWaited, {"model": host.models[0].id if host.models else ""})
+            self._nursery.start_soon(self._admit_later, size, action.wrap_up, self._generation)
+            return
+        if host.left_behind():
+            self._inbox.appendleft(MustWait(host.now()))
+            return
+        try:
+            ticket = host.gate.admit_nowait(host.agent, host.models, size, wrap_up=action.wrap_up)
+        except (BudgetError, UsageError, ProviderError) as error:
+            self._inbox.appendleft(NotAdmitted(host.now(), error))
+            return
+        if ticket is None:
+            self._inbox.appendleft(MustWait(host.now()))
+        else:
+            self._inbox.appendleft(Admitted(host.now(), ticket, ticket.held))
+
+    async def _admit_later(self, size: int, wrap_up: bool, generation: int) -> None:  # noqa: FBT001
+        host = self._host
+        with self._waiting:
+            await host.settle_left_behind()  # REQ-2
+            try:
+                ticket = await host.gate.admit(host.agent, host.models, size, wrap_up=wrap_up)
+            except (BudgetError, UsageError, ProviderError) as error:
+                self._answer(generation, NotAdmitted(host.now(), error))
+                return
+            if generation != self._generation or self.over is not None:
+                host.gate.abandon(ticket)
+            else:
+                self._push(Admitted(host.now(), ticket, ticket.held))
+
+    async def _ask(self, action: Ask, generation: int) -> None:
+        """Ask the model; deltas go straight to watchers, the whole answer comes back as an input."""
+        host, ticket = self._host, cast("Ticket", action.ticket)
+        self._collector = collector = Collector(host, ticket)
+        self._stream = trio.CancelScope()
+        with self._stream:
+            try:
+                window = self._conversation.window()
+                request = host.request(window, action.step, action.output, toolless=action.toolless)
+                served = await host.gate.call(ticket, request, collector)
+            except (ProviderError, Exhausted) as error:
+                self._answer(generation, Failed(host.now(), error, ticket.usage, ticket.charged))
+            except Exception as bug:  # noqa: BLE001 - a model is foreign code: its bug fails the turn, not the tree
+                raised = Malformed(f"the model raised {type(bug).__name__}: {bug}", reason="server")
+                raised.__cause__ = bug
+                self._answer(generation, Failed(host.now(), raised, ticket.usage, ticket.charged))
+            else:
+                calls = sum(isinstance(block, WireCall) for block in served.response.blocks)
+                granted = host.grant_calls(calls) if calls and generation == self._generation else None
+                self._answer(generation, Responded(host.now(), served, ticket.charged, granted))
+            finally:
+                host.gate.abandon(ticket)

@@ -1,0 +1,400 @@
+"""A turn as data: its state, what comes in, and what it asks its shell to do.
+
+`turn.step(state, input)` returns a `Step`: operations to commit first, and, once they are durable, the state that
+then holds and the actions that rest on them. If the commit fails, the old state stands and hears `CommitFailed`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import attrs
+
+from .budget import Limits
+from .changes import AgentRow, CallState, Operation
+from .content import Content, Trust
+from .happenings import Event
+from .ids import CallId
+from .messages import Failure, Outcome, Queued
+from .transcript import CallBlock, NoteRecord, ReasoningBlock, Record, ResultRecord, ResultStatus, TextBlock
+from .usage import NO_USAGE, NOTHING, Amounts, Usage
+
+if TYPE_CHECKING:
+    from .agent import Drain
+    from .errors import CallboardError, Exhausted, ProviderError
+    from .output import OutputSpec
+    from .ports import Served, WireCall
+    from .tools import Tool, Toolbox
+
+    AnyTool: TypeAlias = Tool[..., object]
+
+
+class Point(enum.StrEnum):
+    """Where hooks are called."""
+
+    BEFORE_RUN = "before_run"
+    BEFORE_TURN = "before_turn"
+    PREPARE = "prepare"
+    """`instructions`, `tools` and `context`, which decide what is sent."""
+    BEFORE_REQUEST = "before_request"
+    AFTER_RESPONSE = "after_response"
+    AFTER_TURN = "after_turn"
+    AFTER_RUN = "after_run"
+    SETTLED = "settled"
+
+
+class Phase(enum.StrEnum):
+    """What a turn is waiting for."""
+
+    OPENING = "opening"
+    HOOK = "hook"
+    LOOKING = "looking"
+    """for the mailbox"""
+    ADMITTING = "admitting"
+    """for the gate"""
+    ASKING = "asking"
+    """for the model"""
+    RUNNING = "running"
+    """for tool calls"""
+    OVER = "over"
+
+
+@attrs.frozen
+class TurnSpec:
+    """What holds for the whole turn.
+
+    Attributes:
+        hooks: the points at which the agent has hooks. on_exhausted: `wrap_up`, `park`, `fail`.
+        reports_to: the parent that gets a background child's report as a message, or None.
+    """
+
+    limits: Limits
+    drain: Drain
+    hooks: frozenset[Point] = frozenset()
+    on_exhausted: str = "wrap_up"
+    output: OutputSpec | None = None
+    reports_to: str | None = None
+
+
+@attrs.frozen(slots=False)
+class CallView:
+    """A call of the open batch.
+
+    Attributes:
+        tool, arguments: None where the call can never run; then `result` is set from the start.
+        keys: resource keys. exclusive: runs alone.
+    """
+
+    block: CallBlock
+    state: CallState
+    tool: AnyTool | None = None
+    arguments: dict[str, object] | None = None
+    keys: tuple[str, ...] = ()
+    exclusive: bool = False
+    tries: int = 1
+    result: ResultRecord | None = None
+
+
+@attrs.frozen(slots=False)
+class TurnState:
+    """A turn between two inputs.
+
+    Invariants:
+        TURN-1 `calls` is not empty only while RUNNING; then their response is committed and none of their results is.
+        TURN-2 `pending` stands, in order, behind the committed conversation of `head` records; it is never left
+            uncommitted when a turn is over.
+        TURN-3 a ticket is held from Admitted until the request that uses it, or `Abandon`.
+
+    Attributes:
+        row: the agent's row as last committed. head: records committed.
+        pending: records not committed yet. settled: ids of the calls whose results are in `pending`.
+        mail: messages chosen for the next commit. owed: the conversation owes an answer.
+        ticket: admission in hand. waiting: the gate was asked to wait.
+        last_text, model: of the last response. invalid_rows: responses in a row with only invalid calls.
+        failures: name and arguments of calls that failed in a row, and how often.
+        repairs: structured answers asked again. last_chance: no tools are offered from now on, and why.
+        exhausted: the refusal that the wrap-up answers. suspending: stop at the next commit.
+        since: the time up to which active seconds are counted. done: calls settled in this run, the last of them.
+        after_batch: a note that goes behind the results. note_last: the last of `pending` is a failure note, which
+            goes behind the mail. then: where a hook's answer leads.
+    """
+
+    spec: TurnSpec
+    row: AgentRow
+    head: int
+    phase: Phase = Phase.OPENING
+    new_run: bool = True
+    pending: tuple[Record, ...] = ()
+    settled: tuple[CallId, ...] = ()
+    mail: tuple[Queued, ...] = ()
+    owed: bool = False
+    ticket: object = None
+    waiting: bool = False
+    toolbox: Toolbox | None = None
+    output: OutputSpec | None = None
+    calls: tuple[CallView, ...] = ()
+    last_text: str = ""
+    answer: str | None = None
+    invalid_rows: int = 0
+    failures: tuple[tuple[str, str, int], ...] = ()
+    repairs: int = 0
+    last_chance: str | None = None
+    exhausted: Exhausted | None = None
+    suspending: bool = False
+    since: float = 0.0
+    done: tuple[tuple[CallId, str, str], ...] = ()
+    after_batch: NoteRecord | None = None
+    note_last: bool = False
+    then: Point | None = None
+
+
+# -- what comes in -----------------------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class Begin:
+    """The turn begins, or goes on after a restart with the calls that the store still had open."""
+
+    now: float
+    open_calls: tuple[CallView, ...] = ()
+    owed: bool = False
+
+
+@attrs.frozen
+class HookReturned:
+    """A hook is done. `error`: why the turn must fail, or None (an observer's failure is an event of the shell)."""
+
+    now: float
+    error: CallboardError | None = None
+
+
+@attrs.frozen
+class Looked:
+    """The answer to `Look`: messages chosen by the drain modes, and what is in force for the next request."""
+
+    now: float
+    mail: tuple[Queued, ...]
+    toolbox: Toolbox
+    output: OutputSpec | None = None
+
+
+@attrs.frozen
+class Admitted:
+    """The gate has a place and the budget holds the estimate. `held`: what is reserved."""
+
+    now: float
+    ticket: object
+    held: Amounts
+
+
+@attrs.frozen
+class MustWait:
+    """The gate has no place now."""
+
+    now: float
+
+
+@attrs.frozen
+class NotAdmitted:
+    """The budget refused, or the request can never be admitted."""
+
+    now: float
+    error: CallboardError
+
+
+@attrs.frozen
+class Responded:
+    """The model's whole answer. `granted`: how many of its calls the budget admits, None for all."""
+
+    now: float
+    served: Served
+    spent: Amounts
+    granted: int | None = None
+
+
+@attrs.frozen
+class Failed:
+    """The request came to no answer, after all its attempts."""
+
+    now: float
+    error: ProviderError | Exhausted
+    usage: Usage = NO_USAGE
+    spent: Amounts = NOTHING
+
+
+@attrs.frozen
+class CallOutcome:
+    """What a tool gave."""
+
+    call: CallId
+    status: ResultStatus
+    content: Content
+    trust: Trust = Trust.TRUSTED
+
+
+@attrs.frozen
+class CallsReturned:
+    """Calls ended."""
+
+    now: float
+    outcomes: tuple[CallOutcome, ...]
+
+
+@attrs.frozen
+class Cut:
+    """An abort, or a steer that interrupts, ends what is under way.
+
+    Attributes:
+        control: the abort's messages, to be claimed; empty for an interrupting steer.
+        reason: of the abort; None for a steer.
+        blocks: finished blocks of the response in progress; half: the text block that was being written.
+        usage, spent: of the request that was cut. outcomes: of calls that had returned, but were not taken in yet.
+    """
+
+    now: float
+    control: tuple[Queued, ...] = ()
+    reason: str | None = None
+    blocks: tuple[ReasoningBlock | TextBlock | WireCall, ...] = ()
+    half: str = ""
+    usage: Usage = NO_USAGE
+    spent: Amounts = NOTHING
+    cost_known: bool = True
+    model: str = ""
+    outcomes: tuple[CallOutcome, ...] = ()
+
+
+@attrs.frozen
+class SuspendAsked:
+    """Stop at the next commit; what is under way goes on until then."""
+
+    now: float
+
+
+@attrs.frozen
+class CommitFailed:
+    """The last commit did not happen; the state is as before it."""
+
+    now: float
+    error: CallboardError
+
+
+Input: TypeAlias = (
+    Begin
+    | HookReturned
+    | Looked
+    | Admitted
+    | MustWait
+    | NotAdmitted
+    | Responded
+    | Failed
+    | CallsReturned
+    | Cut
+    | SuspendAsked
+    | CommitFailed
+)
+
+# -- what is asked of the shell ----------------------------------------------------------------------------------
+
+
+@attrs.frozen
+class CallHook:
+    """Call the hooks of a point; answer HookReturned."""
+
+    point: Point
+
+
+@attrs.frozen
+class Look:
+    """Choose messages; answer Looked at once. `sends`: nothing is owed, so the send lane may enter too."""
+
+    sends: bool
+
+
+@attrs.frozen
+class Admit:
+    """Ask the gate; answer Admitted, MustWait or NotAdmitted. `wait`: wait for a place instead of MustWait."""
+
+    extra_bytes: int
+    wait: bool = False
+    wrap_up: bool = False
+
+
+@attrs.frozen
+class Abandon:
+    """Give an unused ticket back."""
+
+    ticket: object
+
+
+@attrs.frozen
+class Ask:
+    """Send the request; answer Responded or Failed. `toolless`: offer no tools."""
+
+    ticket: object
+    step: int
+    output: OutputSpec | None
+    toolless: bool = False
+
+
+@attrs.frozen
+class StartCall:
+    """Run a call that is on disk as started; answer CallsReturned."""
+
+    call: CallView
+
+
+@attrs.frozen
+class CancelCalls:
+    """End these calls; what they still return is late (TOL-14)."""
+
+    calls: tuple[CallId, ...]
+
+
+@attrs.frozen
+class CutStream:
+    """Cancel the response in progress."""
+
+
+@attrs.frozen
+class Tell:
+    """An event; the shell adds path, run, turn, seq and time."""
+
+    event: type[Event]
+    values: Mapping[str, object]
+
+
+@attrs.frozen
+class Over:
+    """The turn is over.
+
+    Attributes:
+        suspended: it stays open in the store, and why.
+        outcome: what those who wait are told; None where only the suspension is said, or nothing was done.
+        failure: of the store, where that is the reason.
+    """
+
+    suspended: str | None = None
+    outcome: Outcome | None = None
+    failure: Failure | None = None
+
+
+Action: TypeAlias = CallHook | Look | Admit | Abandon | Ask | StartCall | CancelCalls | CutStream | Tell | Over
+
+
+@attrs.frozen
+class Step:
+    """What a step decided.
+
+    Attributes:
+        state: holds once `commit` is durable. records: those that `commit` appends.
+    """
+
+    state: TurnState
+    commit: tuple[Operation, ...] = ()
+    actions: tuple[Action, ...] = ()
+    records: tuple[Record, ...] = ()
+
+
+NO_RECORDS: Final[tuple[Record, ...]] = ()

@@ -1,0 +1,312 @@
+"""The handle: what others hold of an agent, and the receipt of a message.
+
+A verb returns when what it asks for is accepted; only `ask` and `wait_*` wait for a loop, and only these are checked
+for cycles. A handle holds no state of the agent: it is a path and a way to the supervisor.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, final
+
+import trio
+
+from .content import as_content
+from .errors import UsageError
+from .messages import Lane, ReceiptState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from .content import Content
+    from .ids import AgentId, CallId, MessageId
+    from .mailbox import MailboxStatistics
+    from .reports import Report
+    from .transcript import Record
+    from .usage import Amounts, Usage
+    from .watching import Subscription
+
+
+class Letter:
+    """What is to be sent, before it has an id."""
+
+    __slots__ = ("content", "interrupt", "key", "lane", "output")
+
+    def __init__(
+        self, content: object, lane: Lane, *, key: str | None = None, output: object = None, interrupt: bool = False
+    ) -> None:
+        self.content: Content = as_content(content)
+        self.lane = lane
+        self.key = key
+        self.output = output
+        self.interrupt = interrupt
+
+
+@final
+class Receipt:
+    """What the sender of a message holds.
+
+    Attributes:
+        id: of the message. path: of the agent.
+        state: as last known here; the last four are final.
+        error: why a posted message was refused, or None.
+        skipped: ids of the calls that an interrupting steer ended.
+    """
+
+    def __init__(self, desk: Desk, message: MessageId, path: AgentId, state: ReceiptState) -> None:
+        self._desk = desk
+        self.id = message
+        self.path = path
+        self.state = state
+        self.error: Exception | None = None
+        self.skipped: tuple[CallId, ...] = ()
+        self._decided: trio.Event | None = None
+
+    async def wait_accepted(self) -> None:
+        """Wait until a posted message is durable.
+
+        Raises:
+            MailboxError, StoreError: it was refused, and stands nowhere.
+        """
+        while self.state is ReceiptState.PENDING:
+            self._decided = self._decided or trio.Event()
+            await self._decided.wait()
+        if self.error is not None:
+            raise self.error
+
+    def decide(self, state: ReceiptState, error: Exception | None = None) -> None:
+        """Set what became of the message. For the supervisor."""
+        self.state = state
+        self.error = error
+        if self._decided is not None and state is not ReceiptState.PENDING:
+            self._decided.set()
+
+    async def wait_report(self) -> Report:
+        """Wait for the report of the turn that consumed the message.
+
+        Raises:
+            WaitCycle: the wait could never end; nothing has changed.
+            UsageError: the message was withdrawn or refused. StoreError: the store failed.
+
+        If cancelled: the message stays where it is.
+        """
+        await self.wait_accepted()
+        return await self._desk.wait_reply(self)
+
+    async def withdraw(self) -> bool:
+        """Take the message back if nothing has consumed it yet. Returns whether it was taken back."""
+        await self.wait_accepted()
+        return await self._desk.withdraw(self)
+
+    def __repr__(self) -> str:
+        return f"<Receipt {self.id} to {self.path}: {self.state.value}>"
+
+
+class Desk(Protocol):
+    """The supervisor, as handles and receipts see it."""
+
+    async def send(self, path: AgentId, letters: Sequence[Letter]) -> tuple[Receipt, ...]: ...
+    def post(self, path: AgentId, letter: Letter) -> Receipt: ...
+    async def ask(self, path: AgentId, letter: Letter, timeout_s: float | None) -> Report: ...
+    async def withdraw(self, receipt: Receipt) -> bool: ...
+    async def wait_reply(self, receipt: Receipt) -> Report: ...
+    async def wait_report(self, path: AgentId) -> Report: ...
+    async def wait_idle(self, path: AgentId) -> None: ...
+    async def abort(self, path: AgentId, reason: str, *, subtree: bool) -> None: ...
+    async def wait_aborted(self, path: AgentId) -> None: ...
+    async def close(self, path: AgentId, grace_s: float | None) -> None: ...
+    async def wait_closed(self, path: AgentId) -> None: ...
+    async def kill(self, path: AgentId, reason: str) -> None: ...
+    async def wake(self, path: AgentId) -> None: ...
+    def cancel_call(self, path: AgentId, call: CallId, reason: str) -> None: ...
+    def events(self, path: AgentId, *, follow: bool) -> AbstractAsyncContextManager[Subscription]: ...
+    def view(self, path: AgentId) -> AgentView: ...
+    async def transcript(self, path: AgentId) -> tuple[Record, ...]: ...
+
+
+class AgentView(Protocol):
+    """An agent as last known here."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def spent(self) -> Amounts: ...
+    @property
+    def mailbox(self) -> MailboxStatistics: ...
+    @property
+    def as_of(self) -> float: ...
+
+
+@final
+class AgentRef:
+    """An agent, to those who may talk to it. Equal to another handle of the same agent."""
+
+    __slots__ = ("_desk", "_path")
+
+    def __init__(self, desk: Desk, path: AgentId) -> None:
+        self._desk = desk
+        self._path = path
+
+    @property
+    def path(self) -> AgentId:
+        """`lead/reviewer#2`."""
+        return self._path
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    async def send(self, content: object, *, key: str | None = None, output: object = None) -> Receipt:
+        """Send a message that waits until the agent would otherwise stop.
+
+        Args:
+            content: text, or Text, Image, File, or a list of these.
+            key: an idempotency key of yours: a second acceptance under it returns the first one's receipt.
+            output: a type that the answer owes; such a message opens a turn of its own.
+
+        Raises:
+            MailboxError: it is not accepted, and stands nowhere. StoreError: likewise.
+
+        If cancelled: it is accepted or not, all or none; what a receipt was returned for is accepted.
+
+        Durable: the message, and that the agent owes work.
+        """
+        (receipt,) = await self._desk.send(self._path, (Letter(content, Lane.SEND, key=key, output=output),))
+        return receipt
+
+    async def steer(self, content: object, *, key: str | None = None, interrupt: bool = False) -> Receipt:
+        """Send a message that joins at the next boundary: after the response in progress and its tool calls.
+
+        Args:
+            content: as for `send`. key: as for `send`.
+            interrupt: cut the response and cancel running calls; what had not started is settled as skipped.
+
+        Raises, cancelled, durable: as for `send`.
+        """
+        (receipt,) = await self._desk.send(self._path, (Letter(content, Lane.STEER, key=key, interrupt=interrupt),))
+        return receipt
+
+    async def send_many(self, contents: Sequence[object]) -> tuple[Receipt, ...]:
+        """Send messages in one commit: all or none, side by side in their lane (ACC-3)."""
+        if not contents:
+            msg = "send_many needs at least one message"
+            raise UsageError(msg)
+        return await self._desk.send(self._path, tuple(Letter(content, Lane.SEND) for content in contents))
+
+    def post(self, content: object, *, steer: bool = False, key: str | None = None) -> Receipt:
+        """Send from sync code on the Trio thread (ACC-2).
+
+        Returns:
+            A pending receipt: `wait_accepted()` tells its end; bounds that are known here are checked at once.
+
+        Raises:
+            MailboxError: a bound is reached, or the agent is closing.
+        """
+        return self._desk.post(self._path, Letter(content, Lane.STEER if steer else Lane.SEND, key=key))
+
+    async def ask(self, content: object, *, output: object = None, timeout: float | None = None) -> Report:
+        """Send a message and wait for its report.
+
+        Args:
+            content: as for `send`. output: a type that the answer owes.
+            timeout: seconds to wait; then `trio.TooSlowError`, and the message stays where it is.
+
+        Raises:
+            WaitCycle: waiting would never end; nothing was sent. MailboxError, StoreError: as for `send`.
+        """
+        return await self._desk.ask(self._path, Letter(content, Lane.SEND, output=output), timeout)
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    async def wait_report(self) -> Report:
+        """Wait for the report of the run in progress; at once the last one's where none is.
+
+        Raises:
+            UsageError: the agent never had a run. WaitCycle: the wait would never end.
+        """
+        return await self._desk.wait_report(self._path)
+
+    async def wait_idle(self) -> None:
+        """Wait until no turn runs and none is requested; messages held by an abort do not keep it.
+
+        Raises:
+            WaitCycle: the wait would never end.
+        """
+        await self._desk.wait_idle(self._path)
+
+    # -- ending ----------------------------------------------------------------------------------------------------
+
+    async def abort(self, reason: str = "aborted", *, subtree: bool = False) -> None:
+        """End the turn in progress; where nothing runs, nothing changes. Returns when the abort is durable (ABT-2)."""
+        await self._desk.abort(self._path, reason, subtree=subtree)
+
+    async def wait_aborted(self) -> None:
+        """Wait until the aborted turn has unwound. Raises `WaitCycle` where that would never be."""
+        await self._desk.wait_aborted(self._path)
+
+    async def close(self, *, grace: float | None = None) -> None:
+        """Accept nothing more, answer what was accepted, then stop. Returns when the barrier is durable (CLS-1).
+
+        Args:
+            grace: seconds for what was accepted; then the rest goes to the dead letters. None: the supervisor's.
+        """
+        await self._desk.close(self._path, grace)
+
+    async def wait_closed(self) -> None:
+        """Wait until it is closed, with all below it. Raises `WaitCycle` where that would never be."""
+        await self._desk.wait_closed(self._path)
+
+    async def kill(self, reason: str = "killed") -> None:
+        """End it at once; what waits goes to the dead letters."""
+        await self._desk.kill(self._path, reason)
+
+    async def wake(self) -> None:
+        """Ask for a turn: messages held by an abort are queued again (ABT-4)."""
+        await self._desk.wake(self._path)
+
+    def cancel_call(self, call: CallId, reason: str = "cancelled") -> None:
+        """Cancel one running tool call; its result says so, and the turn goes on.
+
+        Raises:
+            UsageError: no such call is running.
+        """
+        self._desk.cancel_call(self._path, call, reason)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def events(self, *, follow: bool = False) -> AbstractAsyncContextManager[Subscription]:
+        """Watch the agent and all below it: `async with ref.events() as events: async for event in events: …`.
+
+        Args:
+            follow: go on after the run it was opened in.
+
+        A watcher never slows an agent: one that is too slow gets `Missed(count=n)`.
+        """
+        return self._desk.events(self._path, follow=follow)
+
+    @property
+    def state(self) -> str:
+        """As last known here: `idle`, `running`, `held`, `suspended`, `closing`, `closed`, …"""
+        return self._desk.view(self._path).state
+
+    @property
+    def usage(self) -> Usage:
+        """The agent's own tokens, as last known here."""
+        return self._desk.view(self._path).usage
+
+    def statistics(self) -> AgentView:
+        """All of the above with `as_of`, seconds on the supervisor's clock."""
+        return self._desk.view(self._path)
+
+    async def transcript(self) -> tuple[Record, ...]:
+        """Read the conversation from the store, never from the loop."""
+        return await self._desk.transcript(self._path)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AgentRef) and other._path == self._path and other._desk is self._desk
+
+    def __hash__(self) -> int:
+        return hash(self._path)
+
+    def __repr__(self) -> str:
+        return f"<AgentRef {self._path}>"

@@ -1,0 +1,198 @@
+"""Runs foreign code (tools, hooks) in the supervisor's tool nursery: a cancel scope and a guard each.
+
+What a tool raises is data for the model and cancels no sibling. A `Cancelled` that is not ours must never reach the
+nursery, where it would silently cancel every sibling; the guard turns it into an error. A call that is left behind is
+watched until its code has really ended, threads included.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, Final, final
+
+import trio
+
+from .content import Text, Trust, text_of
+from .moves import CallOutcome
+from .tools import Effect
+from .transcript import ResultStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from .calling import Context
+    from .frames import Frames
+    from .moves import CallView
+    from .waiting import Frame
+
+ERROR_CHARS: Final = 2_000
+"""How much of an exception's text the model reads."""
+
+
+@final
+class Running:
+    """One call that runs, or was left behind and still runs."""
+
+    __slots__ = ("call", "cancelled", "done", "frame", "left_behind", "scope", "task", "thread")
+
+    def __init__(self, call: CallView, frame: Frame) -> None:
+        self.call = call
+        self.frame = frame
+        self.scope = trio.CancelScope()
+        self.done = trio.Event()
+        self.cancelled: str | None = None
+        self.left_behind = False
+        self.task: trio.lowlevel.Task | None = None
+        self.thread: int | None = None
+
+    def stack(self) -> str:
+        """Where its code is now: of its thread, else of its task."""
+        if self.thread is not None:
+            found = sys._current_frames().get(self.thread)  # noqa: SLF001 - the documented way to see a thread's stack
+            return "".join(traceback.format_stack(found)[-3:]) if found is not None else ""
+        if self.task is None or self.done.is_set():
+            return ""
+        lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in self.task.iter_await_frames()]
+        return "\n".join(lines[-6:])
+
+    def __repr__(self) -> str:
+        state = "done" if self.done.is_set() else "left behind" if self.left_behind else "running"
+        return f"<Running {self.call.block.name} {self.call.block.id}: {state}>"
+
+
+@final
+class Runner:
+    """Starts foreign code in the tool nursery, each with its own scope.
+
+    Args:
+        nursery: the supervisor's tool nursery.
+        frames: the registry of what an agent's loop waits for.
+        inline: run sync tools on the Trio thread (for virtual clocks, under which threads break determinism).
+    """
+
+    def __init__(self, nursery: trio.Nursery, frames: Frames, *, inline: bool = False) -> None:
+        self._nursery = nursery
+        self._frames = frames
+        self._inline = inline
+        self._limiter = trio.CapacityLimiter(40)
+
+    def start(
+        self,
+        running: Running,
+        context: Context,
+        limit_chars: int,
+        *,
+        deliver: Callable[[CallOutcome], None],
+        late: Callable[[CallOutcome], None],
+    ) -> None:
+        """Run a call; `deliver` hears its outcome, or `late` where it had been left behind (TOL-14)."""
+
+        async def body() -> None:
+            outcome = await self._outcome(running, context, limit_chars)
+            (late if running.left_behind else deliver)(outcome)
+
+        self._spawn(running.frame, body, running)
+
+    def start_hook(self, frame: Frame, body: Callable[[], Awaitable[None]]) -> None:
+        """Run hooks; the body catches what they raise."""
+        self._spawn(frame, body, None)
+
+    def _spawn(self, frame: Frame, body: Callable[[], Awaitable[None]], running: Running | None) -> None:
+        async def task() -> None:
+            if running is not None:
+                running.task = trio.lowlevel.current_task()
+            try:
+                with self._frames.enter(frame):
+                    await body()
+            finally:
+                if running is not None and not self._frames.is_open(frame):
+                    running.done.set()
+
+        self._frames.clean_context().run(self._nursery.start_soon, task)
+
+    async def _outcome(self, running: Running, context: Context, limit_chars: int) -> CallOutcome:
+        call = running.call
+        tool = call.tool
+        assert tool is not None, "a call without a tool is settled before it starts"
+        timeout = tool.timeout_s
+        if timeout is not None:
+            running.scope.deadline = trio.current_time() + timeout
+        try:
+            with running.scope:
+                value = await self._call(running, context)
+        except trio.Cancelled:
+            if trio.current_effective_deadline() == float("-inf"):
+                raise  # the supervisor's own: it must go on
+            return self._error(running, "the tool let a cancellation escape that was not its own")
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises is data for the model (TOL-6)
+            return self._error(running, _told(error))
+        except BaseExceptionGroup as group:
+            if not _only_cancelled(group) or trio.current_effective_deadline() == float("-inf"):
+                raise
+            return self._error(running, "the tool let a cancellation escape that was not its own")
+        if running.scope.cancelled_caught:
+            if running.cancelled is not None:
+                return self._error(running, f"The call was cancelled: {running.cancelled}")
+            text = f"The call took longer than {timeout} s and was cut off.{_may_have(tool.effect)}"
+            return CallOutcome(call.block.id, ResultStatus.TIMEOUT, (Text(text),))
+        shaped = tool.shape(value, limit_chars)
+        status = ResultStatus.ERROR if shaped.error else ResultStatus.OK
+        return CallOutcome(call.block.id, status, shaped.content, Trust.TRUSTED if shaped.error else tool.trust)
+
+    async def _call(self, running: Running, context: Context) -> object:
+        call = running.call
+        tool = call.tool
+        assert tool is not None, "see _outcome"
+        arguments = tool.bind(call.arguments or {}, context)
+        if tool.is_async:
+            return await tool.fn(**arguments)
+        if self._inline:
+            return tool.fn(**arguments)
+        return await self._in_thread(running, lambda: tool.fn(**arguments))
+
+    async def _in_thread(self, running: Running, fn: Callable[[], object]) -> object:
+        """A sync tool: its task is free at once when cancelled, its thread stays known until it ends."""
+        token = trio.lowlevel.current_trio_token()
+        self._frames.keep(running.frame)  # a thread left behind is still the tool's code (REE-3, REE-5)
+
+        def work() -> object:
+            running.thread = threading.get_ident()
+            try:
+                return fn()
+            finally:
+                token.run_sync_soon(ended)
+
+        def ended() -> None:
+            running.thread = None
+            self._frames.close(running.frame)
+            running.done.set()
+
+        return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+
+    @staticmethod
+    def _error(running: Running, text: str) -> CallOutcome:
+        return CallOutcome(running.call.block.id, ResultStatus.ERROR, (Text(text[:ERROR_CHARS]),))
+
+
+def _told(error: BaseException) -> str:
+    """An exception in one line; a group of one is that one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_told(one) for one in error.exceptions)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _only_cancelled(group: BaseExceptionGroup[BaseException]) -> bool:
+    return group.subgroup(lambda error: not isinstance(error, trio.Cancelled | BaseExceptionGroup)) is None
+
+
+def _may_have(effect: Effect) -> str:
+    return "" if effect is Effect.PURE else " It may have taken effect: check before you repeat it."
+
+
+def beginning(outcome: CallOutcome, chars: int) -> str:
+    """The first characters of an outcome's text, for events."""
+    return text_of(outcome.content)[:chars]

@@ -1,0 +1,158 @@
+"""One agent's tool calls while they run, and what their contexts may ask of the supervisor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import trio
+
+from actors.calling import Context
+from actors.errors import UsageError
+from actors.happenings import ToolLate, ToolProgress, ToolStuck
+from actors.ids import tree_of
+from actors.ref import AgentRef
+from actors.running import Running, beginning
+from actors.transcript import Conversation
+
+from .starting import Start
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from actors.agent import Agent
+    from actors.budget import Budget
+    from actors.changes import Operation
+    from actors.happenings import Event
+    from actors.hosting import DeliverCall
+    from actors.ids import AgentId, CallId
+    from actors.moves import CallOutcome, CallView
+    from actors.transcript import Window
+    from actors.waiting import Frame
+
+    from .parts import Parts
+
+EVENT_CHARS: Final = 200
+_EMPTY: Final = Conversation()
+
+
+@final
+class Calls:
+    """The running calls of one agent.
+
+    Invariants:
+        CALLS-1 a call is in `running` from its start until its code has ended, or was given up as stuck.
+    """
+
+    def __init__(self, parts: Parts, agent: AgentId, limit_chars: int) -> None:
+        self._parts = parts
+        self._limit_chars = limit_chars
+        self.agent = agent
+        self.running: dict[CallId, Running] = {}
+        self.stuck: dict[CallId, Running] = {}
+        self.tell: Callable[[type[Event], Mapping[str, object]], None]
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def start(self, call: CallView, frame: Frame, deliver: DeliverCall) -> None:
+        """Run a call."""
+        running = Running(call, frame)
+        self.running[call.block.id] = running
+
+        def delivered(outcome: CallOutcome) -> None:
+            self.running.pop(call.block.id, None)
+            deliver(outcome)
+
+        def late(outcome: CallOutcome) -> None:
+            values = {"call": outcome.call, "name": call.block.name, "text": beginning(outcome, EVENT_CHARS)}
+            self.tell(ToolLate, values)
+
+        context = Context(self, call.block.id, call.block.name)
+        self._parts.runner.start(running, context, self._limit_chars, deliver=delivered, late=late)
+
+    def leave_behind(self, calls: tuple[CallId, ...]) -> None:
+        """Cancel running calls; their results are late, and the next request waits for them a while (REQ-2)."""
+        for call in calls:
+            running = self.running.get(call)
+            if running is not None:
+                running.left_behind = True
+                running.scope.cancel()
+
+    def cancel(self, call: CallId, reason: str) -> None:
+        """Cancel one call; its result says so.
+
+        Raises:
+            UsageError: it is not running.
+        """
+        running = self.running.get(call)
+        if running is None or running.left_behind:
+            names = ", ".join(self.running) or "none"
+            msg = f"{self.agent} has no running call {call!r}; running: {names}"
+            raise UsageError(msg)
+        running.cancelled = reason
+        running.scope.cancel()
+
+    def left_behind(self) -> tuple[Running, ...]:
+        """Calls left behind whose code still runs."""
+        if not self.running:
+            return ()
+        left = [running for running in self.running.values() if running.left_behind]
+        for running in left:
+            if running.done.is_set():
+                self.running.pop(running.call.block.id, None)
+        return tuple(running for running in left if not running.done.is_set())
+
+    async def settle_left_behind(self, hard_s: float) -> None:
+        """Wait, at most `hard_s`, until calls left behind are done; then name them with their stacks and go on."""
+        with trio.move_on_after(hard_s):
+            for running in self.left_behind():
+                await running.done.wait()
+        for running in self.left_behind():
+            block = running.call.block
+            self.running.pop(block.id, None)
+            self.stuck[block.id] = running
+            self.tell(ToolStuck, {"call": block.id, "name": block.name, "stack": running.stack()})
+
+    # -- what a context asks ---------------------------------------------------------------------------------------
+
+    @property
+    def idempotency_scope(self) -> str:
+        """What makes call ids unique outside this store."""
+        return self._parts.kernel.store.id
+
+    @property
+    def caller(self) -> str:
+        """The parent, where it gave the task."""
+        actor = self._parts.kernel.actors.get(self.agent)
+        return "" if actor is None else actor.row.parent
+
+    def conversation(self) -> Window:
+        """The conversation as it stands."""
+        actor = self._parts.kernel.actors.get(self.agent)
+        conversation = None if actor is None else actor.conversation
+        return (conversation or _EMPTY).window()
+
+    def ref(self, path: AgentId) -> AgentRef:
+        """A handle."""
+        return AgentRef(self._parts.desk, path)
+
+    async def start_child(
+        self, agent: Agent, task: object, *, key: str, budget: Budget | None, background: bool, call: CallId
+    ) -> AgentRef:
+        """Start a child of this agent."""
+        started = await self._parts.children.start(
+            Start(agent, task, parent=self.agent, key=key, budget=budget, background=background, call=call)
+        )
+        return self.ref(started.path)
+
+    async def read_kv(self, scope: str) -> dict[str, str]:
+        """The values of a scope."""
+        rows = await self._parts.kernel.store.kv(self.agent, scope)
+        return {row.key: row.value for row in rows}
+
+    async def write_kv(self, operations: tuple[Operation, ...]) -> None:
+        """Write values."""
+        await self._parts.kernel.commit(tree_of(self.agent), operations)
+
+    def tell_progress(self, values: dict[str, object]) -> None:
+        """A call's progress."""
+        self.tell(ToolProgress, values)

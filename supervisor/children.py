@@ -1,0 +1,311 @@
+"""Starting agents, and children as tools: the call starts one, waits for its report, and carries its questions up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+
+from actors.changes import AgentRow, Enqueue, Put
+from actors.errors import Aborted, CallboardError, Unfinished, UsageError
+from actors.happenings import AgentStarted
+from actors.ids import AgentId, MessageId, child_path, name_of, run_id, tree_of, turn_id
+from actors.messages import Asked, Envelope, Lane, Outcome, Status
+from actors.ref import AgentRef
+from actors.tools import Effect, Tool, toolbox
+
+from .budgets import write_budget
+from .replies import Waiter
+from .starting import Start, Started
+
+if TYPE_CHECKING:
+    from actors.agent import Agent, Child
+    from actors.calling import Context
+    from actors.reports import Report
+    from actors.tools import Toolbox
+    from actors.waiting import Wait
+
+    from .parts import Parts
+
+TASK_SCHEMA: Final = {
+    "type": "object",
+    "properties": {"task": {"type": "string", "description": "what it is to do, with all it needs to know"}},
+    "required": ["task"],
+    "additionalProperties": False,
+}
+ANSWER_SCHEMA: Final = {
+    "type": "object",
+    "properties": {"answer": {"type": "string", "description": "the answer to its question"}},
+    "required": ["answer"],
+    "additionalProperties": False,
+}
+
+
+@attrs.define(eq=False)
+class Open:
+    """A child's question that an ancestor has, and the child's wait for the answer."""
+
+    asked: Asked
+    ancestor: AgentId
+    waiter: Waiter
+
+
+@final
+class Children:
+    """The makings of a tree.
+
+    Invariants:
+        CHILD-1 a path is given once: ordinals only rise, and the row is written fresh.
+        CHILD-2 one key under one parent is one agent, whoever asks and however often.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._ordinals: dict[tuple[str, str], int] = {}
+        self._keys: dict[tuple[str, str], AgentId] = {}
+        self._boxes: dict[AgentId, tuple[Toolbox, int]] = {}
+        self._open: dict[MessageId, Open] = {}
+
+    # -- starting --------------------------------------------------------------------------------------------------
+
+    async def start(self, start: Start) -> Started:
+        """Start an agent with its task, or find the one of the key.
+
+        Raises:
+            SpawnLimit: the tree may not grow. UsageError: the key was used with another task. Aborted: the parent
+            is being stopped. StoreError: nothing was made.
+
+        Durable: the agent and its task, on return.
+        """
+        parts = self._parts
+        if start.parent and parts.stopping.barred(AgentId(start.parent)):
+            msg = f"{start.parent} is being stopped; it starts no agents"
+            raise Aborted(msg)
+        if start.key is not None:
+            found = self._keys.get((start.parent, start.key))
+            found = found or await parts.kernel.store.find_key(start.parent, start.key)
+            if found is not None:
+                return await self._found(found, start)
+        parts.kernel.remember(start.agent)
+        place = parts.ledger.spawn(start.parent)
+        try:
+            started = await self._make(start)
+        except BaseException:
+            parts.ledger.unspawn(place)
+            raise
+        place.open = False
+        return started
+
+    async def _found(self, path: AgentId, start: Start) -> Started:
+        self._keys[start.parent, start.key or ""] = path
+        actor = await self._parts.kernel.resident(path)
+        if actor.row.task_digest != start.task_digest():
+            msg = (
+                f"the key {start.key!r} was used for another task ({path}); the same key means the same task:"
+                " give another key, or send() to that agent"
+            )
+            raise UsageError(msg)
+        actor.wake()
+        return Started(path, None)
+
+    async def _make(self, start: Start) -> Started:
+        kernel = self._parts.kernel
+        path = await self._next_path(start.parent, start.agent.name)
+        if start.key is not None:
+            self._keys[start.parent, start.key] = path
+        try:
+            if not start.parent:
+                await kernel.own(tree_of(path))
+            return await self._commit(start, path)
+        except BaseException:
+            if start.key is not None:
+                self._keys.pop((start.parent, start.key), None)
+            raise
+
+    async def _commit(self, start: Start, path: AgentId) -> Started:
+        kernel = self._parts.kernel
+        budget = start.budget if start.budget is not None else start.agent.budget
+        row = AgentRow(
+            agent=path,
+            parent=start.parent,
+            name=start.agent.name,
+            digest=start.agent.digest,
+            budget=write_budget(budget),
+            key=start.key,
+            task_digest=start.task_digest(),
+            background=start.background,
+            started_by=start.call,
+        )
+        operations: tuple[Put | Enqueue, ...] = (Put(row, fresh=True),)
+        content, message = start.content(), None
+        if content is not None:
+            message = kernel.new_message_id()
+            sender = AgentId(start.parent) if start.parent else None
+            envelope = Envelope(message, path, Lane.SEND, content, sender)
+            operations = (*operations, Enqueue(envelope, start.agent.limits.send))
+        self._parts.ledger.open(path, start.parent, budget)
+        kernel.settle_in_new(row, start.agent)
+        try:
+            await kernel.commit(tree_of(path), operations)
+        except BaseException:
+            kernel.actors.pop(path, None)
+            raise
+        models = self._parts.models_of(start.agent)
+        kernel.tell(
+            path,
+            AgentStarted,
+            {"name": start.agent.name, "model": models[0].id if models else "", "key": start.key or ""},
+        )
+        return Started(path, message)
+
+    async def _next_path(self, parent: str, name: str) -> AgentId:
+        """The next path of a name: a root's from the store's counter, a child's from the tree, which we own."""
+        kernel = self._parts.kernel
+        if not parent:
+            values = await kernel.store_counter(f"roots:{name}")
+            return child_path("", name, values)
+        known = self._ordinals.get((parent, name))
+        if known is None:
+            rows = await kernel.store.children(AgentId(parent))
+            known = max((_ordinal(row.agent) for row in rows if row.name == name), default=0)
+            known = max(known, self._ordinals.get((parent, name), 0))  # another start may have asked meanwhile
+        self._ordinals[parent, name] = known + 1
+        return child_path(parent, name, known + 1)
+
+    # -- children as tools -----------------------------------------------------------------------------------------
+
+    def toolbox(self, path: AgentId, agent: Agent) -> Toolbox:
+        """What an agent may call: tools, children, and answers to the questions that are open."""
+        box = self._boxes.get(path)
+        if box is None:
+            made = toolbox((*agent.tools, *(self._child_tool(child) for child in agent.children)))
+            box = self._boxes[path] = (made, sum(len(o.schema) + len(o.description) for o in made.offers))
+        if not self._open:
+            return box[0]
+        names = sorted({name_of(found.asked.child) for found in self._open.values() if found.ancestor == path})
+        return toolbox((*box[0].values(), *(self._answer_tool(name, path) for name in names)))
+
+    def offers_bytes(self, path: AgentId, agent: Agent) -> int:
+        """About how many bytes the offers are in a request."""
+        if path not in self._boxes:
+            self.toolbox(path, agent)
+        return self._boxes[path][1]
+
+    def _child_tool(self, child: Child) -> Tool[..., object]:
+        agent = child.agent
+
+        async def run(ctx: Context, task: str) -> str:
+            kid = await ctx.start(agent, task, budget=child.budget, background=child.background)
+            if child.background:
+                return f"{kid.path} was started; its report will come as a message."
+            return self._told(await kid.wait_report())
+
+        first = agent.instructions.text.strip().split("\n", 1)[0]
+        description = f"Hand a task to {agent.name}. {first}".strip()
+        return Tool.internal(agent.name, description, dict(TASK_SCHEMA), run, effect=Effect.CHILD, context="ctx")
+
+    def _answer_tool(self, name: str, ancestor: AgentId) -> Tool[..., object]:
+        async def run(ctx: Context, answer: str) -> str:
+            for question in tuple(self._open.values()):
+                if question.ancestor == ancestor and name_of(question.asked.child) == name:
+                    waits_for = self._child_towards(ancestor, question.asked.child)
+                    await self.answer(question.asked.id, answer)
+                    return self._told(await ctx.ref(waits_for).wait_report())
+            msg = f"{name} no longer waits for an answer"
+            raise UsageError(msg)
+
+        description = f"Answer the open question of {name} and wait for its report."
+        return Tool.internal(
+            f"answer_{name}", description, dict(ANSWER_SCHEMA), run, effect=Effect.CHILD, context="ctx"
+        )
+
+    @staticmethod
+    def _child_towards(ancestor: AgentId, descendant: AgentId) -> AgentId:
+        rest = descendant[len(ancestor) + 1 :]
+        return AgentId(f"{ancestor}/{rest.partition('/')[0]}")
+
+    def _told(self, report: Report) -> str:
+        """A report as the parent's model reads it; one that is no answer is an error result."""
+        if report.status is Status.DONE:
+            return report.text
+        if report.question is not None:
+            name = name_of(report.question.path)
+            return (
+                f"{report.question.path} asks before it can go on: {report.question.text}\n"
+                f"Answer it with the tool answer_{name}."
+            )
+        why = f": {report.error}" if report.error is not None else ""
+        said = f" It had said: {report.text}" if report.text else ""
+        msg = f"{report.path} came to no answer ({report.status.value}{why}).{said}"
+        raise Unfinished(msg)
+
+    # -- questions upward (REE-2) ----------------------------------------------------------------------------------
+
+    async def ask_upward(self, child: AgentId, ancestor: AgentId, text: str, wait: Wait) -> Outcome:
+        """Complete the ancestor's wait with `needs_input`, and wait for its answer.
+
+        Raises:
+            Unfinished: the ancestor ended its turn without answering.
+        """
+        parts = self._parts
+        asked = Asked(parts.kernel.new_message_id(), child, text)
+        frame = parts.frames.current_owner()
+        assert frame is not None, "an upward question comes from a frame"
+        waiter = Waiter()
+        waiter.wait = parts.graph.begin(frame, (ancestor,), completing=wait)
+        self._open[asked.id] = Open(asked, ancestor, waiter)
+        actor = parts.kernel.actors[child]
+        question = Outcome(
+            path=child,
+            run=run_id(child, actor.row.runs),
+            turn=turn_id(child, actor.row.turns),
+            status=Status.NEEDS_INPUT,
+            text=text,
+            question=asked,
+        )
+        parts.replies.complete_wait(wait, question)
+        try:
+            await waiter.done.wait()
+        finally:
+            self._open.pop(asked.id, None)
+            parts.graph.end(waiter.wait)
+        if waiter.error is not None:
+            raise waiter.error
+        assert waiter.outcome is not None, "an answer is an outcome"
+        return waiter.outcome
+
+    async def answer(self, question: MessageId, text: str) -> None:
+        """Answer a question: the child's `ask` returns.
+
+        Raises:
+            UsageError: it is not open any more.
+        """
+        found = self._open.pop(question, None)
+        if found is None:
+            msg = f"the question {question} is not open: it was answered, or the asker no longer waits"
+            raise UsageError(msg)
+        parts = self._parts
+        if found.waiter.wait is not None:
+            parts.graph.end(found.waiter.wait)  # from here on the ancestor may wait for the child again
+        ancestor = found.ancestor
+        actor = parts.kernel.actors.get(ancestor)
+        turns, runs = (0, 0) if actor is None else (actor.row.turns, actor.row.runs)
+        found.waiter.complete(
+            Outcome(ancestor, run_id(ancestor, runs), turn_id(ancestor, turns), Status.DONE, text=text)
+        )
+
+    def questions_over(self, ancestor: AgentId) -> None:
+        """The ancestor's turn is over: questions that it left open have no answer to wait for."""
+        for found in tuple(self._open.values()):
+            if found.ancestor == ancestor:
+                del self._open[found.asked.id]
+                error: CallboardError = Unfinished(f"{ancestor} ended its turn without answering: {found.asked.text}")
+                found.waiter.complete(error=error)
+
+    def ref(self, path: AgentId) -> AgentRef:
+        """A handle."""
+        return AgentRef(self._parts.desk, path)
+
+
+def _ordinal(path: AgentId) -> int:
+    return int(path.rpartition("/")[2].partition("#")[2] or 1)

@@ -1,0 +1,224 @@
+"""What handles and receipts ask of the supervisor: one verb each, carried to the part that does it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+import attrs
+import trio
+
+from actors.changes import Intake, Move
+from actors.errors import UnknownPath, UsageError
+from actors.ids import MessageId, tree_of, turn_id
+from actors.mailbox import Mailbox, MailboxStatistics
+from actors.messages import ReceiptState
+from actors.reports import Report, report_of
+from actors.usage import NO_USAGE, NOTHING, Amounts, Usage
+from actors.waiting import Need
+from actors.watching import Subscription
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from actors.actor import Actor
+    from actors.ids import AgentId, CallId
+    from actors.messages import Outcome
+    from actors.ref import Letter, Receipt
+    from actors.transcript import Record
+
+    from .parts import Parts
+
+
+@attrs.frozen
+class View:
+    """An agent as last known here. `state`: `idle`, `running`, `held`, `suspended`, `closing`, `closed`, `unloaded`."""
+
+    state: str
+    usage: Usage
+    spent: Amounts
+    mailbox: MailboxStatistics
+    as_of: float
+
+
+@final
+class SupervisorDesk:
+    """The verbs of handles and receipts."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    async def send(self, path: AgentId, letters: Sequence[Letter]) -> tuple[Receipt, ...]:
+        """Accept messages."""
+        return await self._parts.post.send(path, letters)
+
+    def post(self, path: AgentId, letter: Letter) -> Receipt:
+        """Accept a message, later."""
+        return self._parts.post.post(path, letter)
+
+    async def withdraw(self, receipt: Receipt) -> bool:
+        """Take a message back."""
+        taken = await self._parts.post.withdraw(receipt)
+        if taken:
+            self._parts.replies.fail_message(receipt.id, UsageError(f"{receipt.id} was withdrawn"))
+        return taken
+
+    async def ask(self, path: AgentId, letter: Letter, timeout_s: float | None) -> Report:
+        """Send, and wait for the reply; an ancestor that waits for us is asked through its wait (REE-2)."""
+        parts = self._parts
+        frame = parts.frames.current_owner()
+        with trio.fail_after(float("inf") if timeout_s is None else timeout_s):
+            if frame is not None:
+                wait = parts.graph.ancestor_wait(frame.agent, path)
+                if wait is not None:
+                    text = "\n".join(part.text for part in letter.content if hasattr(part, "text"))
+                    return self.report(await parts.children.ask_upward(frame.agent, path, text, wait))
+                parts.replies.check(path)
+            (receipt,) = await parts.post.send(path, (letter,))
+            return await self.wait_reply(receipt)
+
+    async def wait_reply(self, receipt: Receipt) -> Report:
+        """The reply to a message."""
+        parts = self._parts
+        if receipt.state is ReceiptState.WITHDRAWN:
+            msg = f"{receipt.id} was withdrawn; it has no report"
+            raise UsageError(msg)
+        stored = await self._stored_reply(receipt)
+        if stored is not None:
+            return self.report(stored)
+        return self.report(await parts.replies.wait_message(receipt.id, receipt.path))
+
+    async def _stored_reply(self, receipt: Receipt) -> Outcome | None:
+        """The reply where its turn has ended already; read from the store, so that it outlives everything."""
+        if receipt.state in (ReceiptState.QUEUED, ReceiptState.HELD):
+            return None
+        store = self._parts.kernel.store
+        view = await store.message_state(receipt.id)
+        if view is None or view.turn is None:
+            return None
+        row = await store.outcome(view.turn)
+        return None if row is None else row.outcome
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    async def wait_report(self, path: AgentId) -> Report:
+        """The report of the run in progress, else the last one's."""
+        parts = self._parts
+        actor = await parts.kernel.resident(path)
+        if actor.owes or actor.active:
+            return self.report(await parts.replies.wait_run(path))
+        row = await parts.kernel.store.outcome(turn_id(path, actor.row.turns)) if actor.row.turns else None
+        if row is None:
+            msg = f"{path} never had a run: send() it something first"
+            raise UsageError(msg)
+        return self.report(row.outcome)
+
+    async def wait_idle(self, path: AgentId) -> None:
+        """No turn runs and none is requested."""
+        actor = await self._parts.kernel.resident(path)
+        if actor.active or actor.owes:
+            await self._parts.replies.wait_condition(path, Need.STEP)
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def report(self, outcome: Outcome) -> Report:
+        """An outcome as people read it."""
+        output: object = None
+        if outcome.output is not None and outcome.output_type is not None:
+            actor = self._parts.kernel.actors.get(outcome.path)
+            spec = self._parts.output(outcome.output_type, None if actor is None else actor.agent)
+            read = None if spec is None else spec.read(outcome.output)
+            output = getattr(read, "value", None) if read is not None else None
+        question = outcome.question
+        answer = partial(self._parts.children.answer, question.id if question is not None else MessageId(""))
+        return report_of(outcome, output, answer)
+
+    # -- ending ----------------------------------------------------------------------------------------------------
+
+    async def abort(self, path: AgentId, reason: str, *, subtree: bool) -> None:
+        """End the turn in progress."""
+        await self._parts.kernel.resident(path)
+        await self._parts.stopping.abort(path, reason, subtree=subtree)
+
+    async def wait_aborted(self, path: AgentId) -> None:
+        """Until it has unwound."""
+        await self._parts.stopping.wait_aborted(path)
+
+    async def close(self, path: AgentId, grace_s: float | None) -> None:
+        """Begin a close."""
+        await self._parts.stopping.close(path, grace_s)
+
+    async def wait_closed(self, path: AgentId) -> None:
+        """Until it is closed."""
+        await self._parts.stopping.wait_closed(path)
+
+    async def kill(self, path: AgentId, reason: str) -> None:
+        """End it at once."""
+        await self._parts.stopping.kill(path, reason)
+
+    async def wake(self, path: AgentId) -> None:
+        """Queue held messages again."""
+        actor = await self._parts.kernel.resident(path)
+        if actor.suspended is not None and actor.suspended != "crashed":
+            actor.suspended = None
+        held = (ReceiptState.HELD,)
+        await self._parts.kernel.commit(tree_of(path), (Move(path, held, ReceiptState.QUEUED),), fenced=False)
+        actor.wake()
+
+    def cancel_call(self, path: AgentId, call: CallId, reason: str) -> None:
+        """Cancel one running call."""
+        life = self._parts.lives.get(path)
+        if life is None:
+            msg = f"{path} has no running call {call!r}: it is not running here"
+            raise UsageError(msg)
+        life.calls.cancel(call, reason)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _events(self, path: AgentId, *, follow: bool) -> AsyncIterator[Subscription]:
+        board = self._parts.board
+        watcher = Subscription(path, follow=follow)
+        board.add(watcher)
+        actor = self._parts.kernel.actors.get(path)
+        if path and not follow and (actor is None or not (actor.active or actor.owes)):
+            watcher.end()
+        try:
+            yield watcher
+        finally:
+            board.remove(watcher)
+
+    def events(self, path: AgentId, *, follow: bool) -> AbstractAsyncContextManager[Subscription]:
+        """Watch an agent and all below it."""
+        return self._events(path, follow=follow)
+
+    def view(self, path: AgentId) -> View:
+        """As last known here."""
+        now = self._parts.kernel.now()
+        actor = self._parts.kernel.actors.get(path)
+        if actor is None:
+            return View("unloaded", NO_USAGE, NOTHING, Mailbox().statistics(), now)
+        return View(state_of(actor), actor.row.usage, actor.row.spent, actor.mailbox.statistics(), now)
+
+    async def transcript(self, path: AgentId) -> tuple[Record, ...]:
+        """The conversation, from the store."""
+        store = self._parts.kernel.store
+        if await store.load_agent(path) is None:
+            msg = f"there is no agent {path!r} in this store"
+            raise UnknownPath(msg)
+        return await store.read_records(path)
+
+
+def state_of(actor: Actor) -> str:
+    """An actor's state in one word."""
+    if actor.intake is not Intake.OPEN:
+        return actor.intake.value
+    if actor.suspended is not None:
+        return "suspended"
+    if actor.active:
+        return "running"
+    return "held" if actor.mailbox.waiting else "idle"

@@ -1,0 +1,209 @@
+"""The supervisor as people hold it: start, run, find, resume, watch, grant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import trio
+
+from actors.happenings import AgentSuspended
+from actors.ids import AgentId, name_of, tree_of
+from actors.ref import AgentRef
+
+from .starting import Start
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from actors.agent import Agent
+    from actors.budget import Budget
+    from actors.changes import AgentRow
+    from actors.reports import Report
+    from actors.watching import Subscription
+
+    from .models import Models
+    from .parts import Parts
+    from .store.base import Store
+
+EVERYTHING: Final = AgentId("")
+
+
+@final
+class Supervisor:
+    """Agents, their trees, and what they share. Opened by `open_supervisor`.
+
+    Attributes:
+        store: what it keeps its agents in.
+    """
+
+    def __init__(self, parts: Parts, models: Models) -> None:
+        self._parts = parts
+        self._models = models
+
+    @property
+    def store(self) -> Store:
+        """What it keeps its agents in."""
+        return self._parts.kernel.store
+
+    async def start(
+        self,
+        agent: Agent,
+        task: object = None,
+        *,
+        key: str | None = None,
+        budget: Budget | None = None,
+    ) -> AgentRef:
+        """Start a root agent; it lives in the supervisor.
+
+        Args:
+            agent: which. task: its first message, or None.
+            key: the same key is the same agent, also after a restart.
+            budget: what it and all below it may spend; the agent's own where not given.
+
+        Returns:
+            Its handle: alive, its task accepted.
+
+        Raises:
+            UsageError: no model, or the key was used with another task. StoreError.
+
+        Durable: the agent and its task.
+        """
+        self._models.check(agent)
+        started = await self._parts.children.start(Start(agent, task, key=key, budget=budget))
+        return self._ref(started.path)
+
+    async def run(
+        self,
+        agent: Agent,
+        task: object,
+        *,
+        key: str | None = None,
+        budget: Budget | None = None,
+    ) -> Report:
+        """Start an agent, wait for its report: it lives in the caller's scope.
+
+        With `key`, the same key goes on where it was, or returns the stored report.
+
+        Raises:
+            UsageError, LifecycleError, StoreError: see `start`; every outcome of the run itself is a report.
+
+        If cancelled: the subtree is suspended (in memory: aborted) within the grace before the cancellation goes on.
+        """
+        ref = await self.start(agent, task, key=key, budget=budget)
+        try:
+            if key is not None:
+                await self._wake_tree(ref.path)
+            return await ref.wait_report()
+        except trio.Cancelled:
+            await self._leave_scope(ref.path)
+            raise
+
+    async def _leave_scope(self, path: AgentId) -> None:
+        parts = self._parts
+        with trio.CancelScope(shield=True) as scope:
+            scope.deadline = trio.current_time() + parts.options.grace_s
+            if parts.options.durable:
+                await parts.stopping.suspend(parts.stopping.below(path), parts.options.grace_s, "cancelled")
+            else:
+                await parts.stopping.abort(path, "the run was cancelled", subtree=True)
+                await parts.stopping.wait_aborted(path)
+
+    async def find(self, path: str) -> AgentRef:
+        """The handle of an agent of the store.
+
+        Raises:
+            UnknownPath: there is none. SpecMissing: its spec is not in the registry.
+        """
+        actor = await self._parts.kernel.resident(AgentId(path))
+        return self._ref(actor.path)
+
+    async def resume(self) -> tuple[AgentRef, ...]:
+        """Go on with all that the store owes: cut off, queued, suspended. One indexed read finds it (REC-2).
+
+        Returns:
+            The handles of the agents that have work; one whose spec is missing stays suspended, and is listed too.
+        """
+        found = await self._parts.kernel.store.agents_with_work()
+        for path in found:
+            await self._wake(path)
+        return tuple(self._ref(path) for path in found)
+
+    async def _wake_tree(self, root: AgentId) -> None:
+        below = f"{root}/"
+        for path in await self._parts.kernel.store.agents_with_work():
+            if path == root or path.startswith(below):
+                await self._wake(path)
+
+    async def _wake(self, path: AgentId) -> None:
+        kernel = self._parts.kernel
+        if path not in kernel.actors and not await self._known(path):
+            return
+        actor = await kernel.resident(path)
+        if actor.suspended in _GOES_ON:
+            actor.suspended = None
+        actor.wake()
+
+    async def _known(self, path: AgentId) -> bool:
+        """Whether the agent's spec is in the registry; if not, it is suspended, and an event says so."""
+        if name_of(path) in self._parts.kernel.registry:
+            return True
+        self._parts.kernel.tell(path, AgentSuspended, {"reason": "spec_missing"})
+        return False
+
+    def events(self) -> AbstractAsyncContextManager[Subscription]:
+        """Watch everything, until the supervisor is left."""
+        return self._parts.desk.events(EVERYTHING, follow=True)
+
+    async def grant(self, ref: AgentRef | str, more: Budget, *, by: str) -> None:
+        """Raise a budget: what is set in `more` is added to the limits of the node (BUD-5).
+
+        Args:
+            ref: whose budget. more: what is added. by: who grants it, for the record.
+        """
+        path = ref.path if isinstance(ref, AgentRef) else AgentId(ref)
+        actor = await self._parts.kernel.resident(path)
+        self._parts.ledger.grant(path, more, by=by)
+        for other in self._parts.stopping.below(path):
+            found = self._parts.kernel.actors[other]
+            if found.suspended == "budget":
+                found.suspended = None
+                found.wake()
+        actor.wake()
+
+    async def tree(self) -> tuple[AgentRow, ...]:
+        """The rows of every agent of the store, parents first."""
+        store = self._parts.kernel.store
+        rows: list[AgentRow] = []
+        after = None
+        while page := await store.roots(after=after):
+            for root in page:
+                rows += await store.tree_rows(tree_of(root.agent))
+            after = page[-1].agent
+        return tuple(rows)
+
+    def suspend(self) -> None:
+        """Ask every turn to stop at its next commit; leaving then is quick. Sync: for a signal handler's task."""
+        self._parts.leaving = "suspend"
+        for actor in tuple(self._parts.kernel.actors.values()):
+            if actor.loop is not None:
+                actor.loop.suspend()
+
+    async def wait_suspended(self, grace: float) -> None:
+        """Wait until nothing runs; past `grace` seconds cut off what still does."""
+        parts = self._parts
+        await parts.stopping.suspend(tuple(parts.kernel.actors), grace)
+
+    async def abort_all(self, reason: str) -> None:
+        """Abort every tree."""
+        for path in tuple(self._parts.kernel.actors):
+            if "/" not in path:
+                await self._parts.stopping.abort(path, reason, subtree=True)
+
+    def _ref(self, path: AgentId) -> AgentRef:
+        return AgentRef(self._parts.desk, path)
+
+    def __repr__(self) -> str:
+        return f"<Supervisor of {len(self._parts.kernel.actors)} agents in {self.store!r}>"
+
+
+_GOES_ON: Final = frozenset({"leaving", "cancelled", "store", "crashed"})

@@ -1,0 +1,278 @@
+"""What all of one supervisor's parts share: the store's side of commits, and the agents that live in this process.
+
+Memory changes after the commit that says so, in one place (`apply`). The kernel knows nothing of turns, budgets or
+models: it keeps rows, mailboxes and actors in step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+from weakref import WeakValueDictionary
+
+import trio
+
+from actors.actor import Actor
+from actors.agent import closure
+from actors.changes import Bump, ChangeSet, Claim, Enqueue, Move, Placed, Shut
+from actors.errors import SpecMissing, UnknownPath
+from actors.happenings import MessageAccepted, MessageDead, MessageHeld, SpecChanged
+from actors.ids import AgentId, MessageId, TreeId, tree_of
+from actors.messages import Lane, Purpose, Queued, ReceiptState
+
+from .budgets import read_budget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from actors.agent import Agent
+    from actors.changes import AgentRow, Operation, Value, Values
+    from actors.frames import Frames
+    from actors.happenings import Event
+    from actors.ref import Receipt
+    from actors.watching import Board
+
+    from .ledger import Ledger
+    from .replies import Replies
+    from .store.base import Store, StoredAgent
+
+
+@final
+class Kernel:
+    """Rows, mailboxes and actors of one supervisor, in step.
+
+    Invariants:
+        KERNEL-1 an agent is in `actors` once; while it is being read it is in `_reading`.
+        KERNEL-2 a mailbox in memory changes only by `apply`, after the commit.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        ledger: Ledger,
+        board: Board,
+        frames: Frames,
+        replies: Replies,
+        registry: Mapping[str, Agent],
+        nursery: trio.Nursery,
+        token: str,
+    ) -> None:
+        self.store = store
+        self.ledger = ledger
+        self.board = board
+        self.frames = frames
+        self.replies = replies
+        self.registry = dict(registry)
+        self.nursery = nursery
+        self.actors: dict[AgentId, Actor] = {}
+        self.receipts: WeakValueDictionary[MessageId, Receipt] = WeakValueDictionary()
+        self.epochs: dict[TreeId, int] = {}
+        self.make_actor: Callable[[Agent, AgentRow], Actor]
+        self._token = token
+        self._made = 0
+        self._reading: dict[AgentId, trio.Event] = {}
+        self._early: dict[AgentId, list[Queued]] = {}
+        self._owning: dict[TreeId, trio.Lock] = {}
+
+    def now(self) -> float:
+        """Seconds on Trio's clock."""
+        return trio.current_time()
+
+    def new_message_id(self) -> MessageId:
+        """An id that no other process makes."""
+        self._made += 1
+        return MessageId(f"m-{self._token}-{self._made}")
+
+    # -- commits ---------------------------------------------------------------------------------------------------
+
+    async def commit(self, tree: TreeId, operations: tuple[Operation, ...], *, fenced: bool = True) -> Values:
+        """Commit operations on a tree, as its owner unless not `fenced`, then make them true in memory.
+
+        Raises:
+            StoreError, MailboxError, UnknownPath: nothing was written.
+        """
+        epoch = self.epochs[tree] if fenced else None
+        values = await self.store.commit(ChangeSet(tree, epoch, operations))
+        for operation, value in zip(operations, values, strict=True):
+            self._apply(operation, value)
+        return values
+
+    async def store_counter(self, name: str) -> int:
+        """The next value of a counter that all processes share, from 1."""
+        (value,) = await self.store.commit(ChangeSet(TreeId(""), None, (Bump(name),)))
+        assert isinstance(value, int), "Bump returns the new value"
+        return value
+
+    def _apply(self, operation: Operation, value: Value) -> None:
+        match operation:
+            case Claim(agent=agent, messages=messages, turn=turn):
+                self._leave(agent, messages, ReceiptState.CONSUMED)
+                self.replies.claimed(messages, turn)
+            case Enqueue(envelope=envelope):
+                if isinstance(value, Placed) and not value.again:
+                    self._arrived(Queued(value.seq, envelope))
+            case Move(agent=agent, to=to, reason=reason):
+                self._moved(agent, value if isinstance(value, tuple) else (), to, reason)
+            case Shut(agent=agent, to=to):
+                actor = self.actors.get(agent)
+                if actor is not None:
+                    actor.intake = to
+            case _:
+                pass
+
+    def _leave(self, agent: AgentId, messages: tuple[MessageId, ...], state: ReceiptState) -> None:
+        actor = self.actors.get(agent)
+        if actor is not None:
+            actor.mailbox.remove(messages)
+        for message in messages:
+            receipt = self.receipts.get(message)
+            if receipt is not None:
+                receipt.decide(state)
+
+    def _moved(self, agent: AgentId, messages: tuple[MessageId, ...], to: ReceiptState, reason: str | None) -> None:
+        if to.final:
+            self._leave(agent, messages, to)
+            if to is ReceiptState.DEAD:
+                for message in messages:
+                    self.tell(agent, MessageDead, {"message": message, "reason": reason or ""})
+            return
+        actor = self.actors.get(agent)
+        for message in messages:
+            receipt = self.receipts.get(message)
+            if receipt is not None:
+                receipt.decide(to)
+            if to is ReceiptState.HELD:
+                self.tell(agent, MessageHeld, {"message": message})
+        if actor is not None:
+            if to is ReceiptState.HELD:
+                actor.mailbox.hold(messages)
+            else:
+                actor.mailbox.release()
+                actor.wake()
+
+    def _arrived(self, queued: Queued) -> None:
+        """A message is durable: its agent has it, or is read in to have it (ACC-8)."""
+        envelope = queued.envelope
+        lane = envelope.lane
+        if lane is not Lane.CONTROL:
+            values = {"message": envelope.id, "lane": lane.value, "sender": envelope.sender}
+            self.tell(envelope.to, MessageAccepted, values)
+        actor = self.actors.get(envelope.to)
+        if actor is None:
+            if envelope.to in self._reading:  # what is being read may be from before this message
+                self._early.setdefault(envelope.to, []).append(queued)
+            self.nursery.start_soon(self._bring, envelope.to)
+            return
+        actor.arrived(queued)
+        loop = actor.loop
+        if loop is None:
+            return
+        if envelope.purpose is Purpose.ABORT:
+            loop.cut(envelope.reason or "aborted", lambda: _aborts(actor))
+        elif envelope.interrupt:
+            loop.cut(None, tuple)
+
+    async def _bring(self, agent: AgentId) -> None:
+        """Read an agent in and wake it; its message is in the store whatever happens here."""
+        try:
+            actor = await self.resident(agent)
+        except SpecMissing:
+            return
+        actor.wake()
+
+    # -- agents ----------------------------------------------------------------------------------------------------
+
+    async def resident(self, agent: AgentId) -> Actor:
+        """The agent's actor, read in if it is not in memory.
+
+        Raises:
+            UnknownPath: no such agent. SpecMissing: its spec is not in the registry. StoreError.
+        """
+        while True:
+            actor = self.actors.get(agent)
+            if actor is not None:
+                return actor
+            reading = self._reading.get(agent)
+            if reading is None:
+                break
+            await reading.wait()
+        self._reading[agent] = trio.Event()
+        try:
+            return await self._read(agent)
+        finally:
+            self._reading.pop(agent).set()
+
+    async def _read(self, agent: AgentId) -> Actor:
+        await self.own(tree_of(agent))
+        stored = await self.store.load_agent(agent)
+        if stored is None:
+            msg = f"there is no agent {agent!r} in this store"
+            raise UnknownPath(msg)
+        return self._settle_in(stored)
+
+    def _settle_in(self, stored: StoredAgent) -> Actor:
+        row = stored.row
+        spec = self.registry.get(row.name)
+        if spec is None:
+            msg = f"agent {row.agent!r} is suspended (spec_missing): pass its spec {row.name!r} in agents=[...]"
+            raise SpecMissing(msg)
+        if spec.digest != row.digest:
+            self.tell(row.agent, SpecChanged, {"before": row.digest, "after": spec.digest})
+        actor = self.make_actor(spec, row)
+        actor.intake = stored.intake
+        actor.calls = stored.calls
+        known = {queued.seq for queued in stored.queued}
+        early = (queued for queued in self._early.pop(row.agent, ()) if queued.seq not in known)
+        for queued in (*stored.queued, *early):
+            actor.mailbox.add(queued)
+        self.actors[row.agent] = actor
+        return actor
+
+    def settle_in_new(self, row: AgentRow, spec: Agent) -> Actor:
+        """The actor of an agent that is about to be committed; its task arrives with the commit."""
+        actor = self.make_actor(spec, row)
+        self.actors[row.agent] = actor
+        return actor
+
+    async def own(self, tree: TreeId) -> int:
+        """Own a tree, once: its epoch, and the accounts of all its agents (BUD-7).
+
+        Raises:
+            StoreError: it cannot be owned.
+        """
+        epoch = self.epochs.get(tree)
+        if epoch is not None:
+            return epoch
+        async with self._owning.setdefault(tree, trio.Lock()):
+            if tree not in self.epochs:
+                epoch = await self.store.own(tree)
+                for row in await self.store.tree_rows(tree):
+                    self.open_account(row)
+                self.epochs[tree] = epoch
+        return self.epochs[tree]
+
+    def open_account(self, row: AgentRow) -> None:
+        """The agent's account in the ledger, with what it had spent and the lost request it had reserved for."""
+        self.ledger.open(row.agent, row.parent, read_budget(row.budget), row.spent)
+
+    def remember(self, agent: Agent) -> None:
+        """Add a spec, and those of its children, to the registry."""
+        for name, spec in closure([agent]).items():
+            known = self.registry.get(name)
+            if known is None:
+                self.registry[name] = spec
+            elif known is not spec:
+                closure([known, spec])
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def tell(self, agent: AgentId, event: type[Event], values: Mapping[str, object]) -> None:
+        """Emit an event of an agent that has no turn at hand."""
+        if self.board.watched:
+            actor = self.actors.get(agent)
+            seq = 0 if actor is None else actor.seq
+            self.board.emit(event(path=agent, seq=seq, at=self.now(), **values))  # type: ignore[arg-type]
+
+
+def _aborts(actor: Actor) -> tuple[Queued, ...]:
+    return tuple(queued for queued in actor.mailbox.control if queued.envelope.purpose is Purpose.ABORT)

@@ -1,0 +1,142 @@
+"""An agent's life in this process: when turns may begin, what is told when they end, when it has settled."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from actors.changes import Claim, Intake
+from actors.errors import Aborted, Crashed, Unfinished
+from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended
+from actors.ids import run_id, tree_of, turn_id
+from actors.messages import Outcome, Purpose, Status, failure_of
+from actors.reports import error_of
+from actors.transcript import Conversation
+from actors.waiting import Need
+
+if TYPE_CHECKING:
+    from actors.actor import Actor
+    from actors.errors import CallboardError
+    from actors.moves import Over
+
+    from .calls import Calls
+    from .parts import Parts
+    from .services import Services
+
+
+@final
+class Life:
+    """The keeper of one agent."""
+
+    def __init__(self, parts: Parts, host: Services, calls: Calls) -> None:
+        self._parts = parts
+        self._kernel = parts.kernel
+        self.host = host
+        self.calls = calls
+
+    def spawn(self, actor: Actor) -> None:
+        """Start its task in a clean context: the waker's frame is not ours."""
+        nursery = self._parts.actors_nursery
+        self._parts.frames.clean_context().run(nursery.start_soon, self._parts.stopping.guarded, actor)
+
+    def may_begin(self, actor: Actor) -> bool:
+        """Leaving forbids new turns, but for agents that a turn under way waits for; a barrier forbids all."""
+        parts = self._parts
+        if parts.stopping.barred(actor.path):
+            return False
+        if parts.leaving is None:
+            return True
+        return parts.leaving == "finish" and parts.graph.is_waited_for(actor.path)
+
+    async def conversation(self, actor: Actor) -> Conversation:
+        """The agent's records."""
+        return Conversation(await self._kernel.store.read_records(actor.path))
+
+    async def obey(self, actor: Actor) -> None:
+        """Control messages that no turn carried out: an abort that came too late, a close, a kill."""
+        for queued in actor.mailbox.control:
+            envelope = queued.envelope
+            if envelope.purpose is not Purpose.ABORT:
+                actor.mailbox.remove((envelope.id,))  # the store keeps it until the close is done
+                self._parts.stopping.go_on_closing(actor, envelope)
+                continue
+            await self._kernel.commit(
+                tree_of(actor.path), (Claim(actor.path, (envelope.id,), turn_id(actor.path, actor.row.turns)),)
+            )
+            aborted = failure_of(error_of_abort(actor, envelope.reason))
+            outcome = Outcome(
+                path=actor.path,
+                run=run_id(actor.path, max(actor.row.runs, 1)),
+                turn=turn_id(actor.path, actor.row.turns + 1),
+                status=Status.ABORTED,
+                failure=aborted,
+            )
+            self._aborted(actor, outcome)
+
+    def turn_over(self, actor: Actor, over: Over) -> None:
+        """Tell those who wait how it ended."""
+        parts = self._parts
+        outcome = over.outcome
+        parts.children.questions_over(actor.path)
+        if outcome is not None:
+            run_over = over.suspended is not None or not actor.mailbox.wants_turn
+            parts.replies.turn_over(outcome, run_over=run_over)
+            if outcome.status is Status.ABORTED:
+                self._aborted(actor, outcome)
+        if over.suspended is not None:
+            self.host.tell(AgentSuspended, {"reason": over.suspended})
+            if outcome is None:
+                self._give_up(actor, over)
+        parts.replies.fulfil(actor.path, Need.UNWIND)
+
+    def _aborted(self, actor: Actor, outcome: Outcome) -> None:
+        """Whoever waits for a message that the abort holds hears of the abort; the message stays held (ABT-4)."""
+        for queued in actor.mailbox.waiting:
+            self._parts.replies.reply(queued.envelope.id, outcome)
+        if not actor.mailbox.wants_turn:
+            self._parts.replies.run_over(outcome)
+
+    def _give_up(self, actor: Actor, over: Over) -> None:
+        """Suspended with nothing to report: whoever waits here hears why; the store owes the work."""
+        error: CallboardError
+        if over.failure is not None:
+            error = error_of(over.failure)
+        else:
+            error = Unfinished(f"{actor.path} was suspended ({over.suspended}); the store owes the work: resume() it")
+        self.fail_waiters(actor, error)
+
+    def fail_waiters(self, actor: Actor, error: CallboardError) -> None:
+        """End every wait for this agent with an error."""
+        waiting = [queued.envelope.id for queued in actor.mailbox.waiting]
+        opened = actor.row.open
+        consumed = () if opened is None else opened.consumed
+        self._parts.replies.fail_agent(actor.path, (*waiting, *consumed), error)
+
+    def settled(self, actor: Actor) -> None:
+        """No turn runs and none is requested."""
+        if not actor.owes and actor.run_open:
+            actor.run_open = False
+            self.host.tell(AgentSettled, {})
+
+    def passive(self, actor: Actor) -> None:
+        """It has no task now; those who waited for idleness go on."""
+        parts = self._parts
+        if not actor.owes:
+            parts.ledger.ended(actor.path)
+            parts.replies.fulfil(actor.path, Need.STEP)
+            parts.board.settled(actor.path)
+        parts.replies.fulfil(actor.path, Need.UNWIND)
+        parts.stopping.moved(actor.path)
+        if parts.options.durable and not actor.owes and actor.intake is not Intake.OPEN:
+            actor.conversation = None
+
+    def crashed(self, actor: Actor, error: Exception) -> None:
+        """A bug in the loop: named, told to those who wait, and no end of anything else."""
+        self.host.tell(AgentCrashed, {"error": f"{type(error).__name__}: {error}"})
+        crashed = Crashed(f"{actor.path} crashed: {type(error).__name__}: {error}; its messages are kept")
+        crashed.__cause__ = error
+        self.fail_waiters(actor, crashed)
+
+
+def error_of_abort(actor: Actor, reason: str | None) -> CallboardError:
+    """The error of an abort that met no turn."""
+    return Aborted(f"{actor.path} was aborted before its turn began: {reason or 'aborted'}")

@@ -1,0 +1,159 @@
+"""Accepting messages: from handles, from tools, from sync code; receipts; taking a message back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from actors.changes import Enqueue, Intake, Move, Placed
+from actors.errors import AgentClosed, CallboardError, Conflict, MailboxFull, MessageTooLarge
+from actors.happenings import PostRefused
+from actors.ids import AgentId, tree_of
+from actors.messages import Envelope, Lane, LaneBound, ReceiptState
+from actors.output import output_spec
+from actors.ref import Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actors.ref import Letter
+
+    from .parts import Parts
+
+MAX_POSTS = 1_000
+"""How many posts of one agent may be on their way at once."""
+
+
+@final
+class Post:
+    """The way into mailboxes.
+
+    Invariants:
+        POST-1 a receipt that was returned is for an accepted message, or pending with its acceptance under way.
+        POST-2 posts to one agent are accepted in the order they were made, and before later sends of the same code.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._posts: dict[AgentId, list[tuple[Envelope, Receipt]]] = {}
+
+    async def send(self, path: AgentId, letters: Sequence[Letter]) -> tuple[Receipt, ...]:
+        """Accept messages in one commit (ACC-1, ACC-3).
+
+        Raises:
+            MailboxError, StoreError, UnknownPath: nothing was accepted.
+
+        Durable: the messages, on return.
+        """
+        await self._flush_posts(path)
+        envelopes = tuple(self._envelope(path, letter) for letter in letters)
+        return await self._accept(path, envelopes)
+
+    async def _accept(
+        self, path: AgentId, envelopes: tuple[Envelope, ...], known: tuple[Receipt, ...] = ()
+    ) -> tuple[Receipt, ...]:
+        receipts = known or tuple(
+            Receipt(self._parts.desk, envelope.id, path, ReceiptState.PENDING) for envelope in envelopes
+        )
+        for receipt in receipts:
+            self._parts.kernel.receipts[receipt.id] = receipt  # before the commit: a turn may consume at once
+        operations = tuple(Enqueue(envelope, self._bound(path, envelope.lane)) for envelope in envelopes)
+        values = await self._parts.kernel.commit(tree_of(path), operations, fenced=False)
+        return tuple(self._placed(receipt, value) for receipt, value in zip(receipts, values, strict=True))
+
+    def _placed(self, receipt: Receipt, value: object) -> Receipt:
+        assert isinstance(value, Placed), "Enqueue returns the place"
+        if value.again:  # ACC-7: the first acceptance's receipt
+            first = self._parts.kernel.receipts.get(value.message)
+            if first is not None:
+                return first
+            receipt = Receipt(self._parts.desk, value.message, receipt.path, ReceiptState.QUEUED)
+            self._parts.kernel.receipts[value.message] = receipt
+        elif receipt.state is ReceiptState.PENDING:
+            receipt.decide(ReceiptState.QUEUED)
+        return receipt
+
+    def post(self, path: AgentId, letter: Letter) -> Receipt:
+        """Accept from sync code: a pending receipt now, its acceptance behind it, in order (ACC-2).
+
+        Raises:
+            MailboxError: a bound is reached as far as is known here, or the agent is closing.
+        """
+        envelope = self._envelope(path, letter)
+        self._check_now(path, envelope)
+        receipt = Receipt(self._parts.desk, envelope.id, path, ReceiptState.PENDING)
+        waiting = self._posts.setdefault(path, [])
+        waiting.append((envelope, receipt))
+        if len(waiting) == 1:
+            self._parts.kernel.nursery.start_soon(self._post_later, path)
+        return receipt
+
+    def _check_now(self, path: AgentId, envelope: Envelope) -> None:
+        bound = self._bound(path, envelope.lane)
+        if envelope.size_bytes > bound.message_bytes:
+            msg = f"a message of {envelope.size_bytes} bytes; {path} takes {bound.message_bytes}"
+            raise MessageTooLarge(msg, envelope)
+        if len(self._posts.get(path, ())) >= MAX_POSTS:
+            msg = f"{MAX_POSTS} posts to {path} are on their way; await send() instead, or slow down"
+            raise MailboxFull(msg, envelope)
+        actor = self._parts.kernel.actors.get(path)
+        if actor is None:
+            return
+        if actor.intake is not Intake.OPEN:
+            msg = f"{path} is {actor.intake.value} and accepts nothing new"
+            raise AgentClosed(msg, envelope)
+        counts = actor.mailbox.statistics()
+        if (counts.steer if envelope.lane is Lane.STEER else counts.send) >= bound.messages:
+            msg = f"the {envelope.lane.value} lane of {path} holds {bound.messages} messages, as many as it may"
+            raise MailboxFull(msg, envelope)
+
+    async def _post_later(self, path: AgentId) -> None:
+        await self._flush_posts(path)
+
+    async def _flush_posts(self, path: AgentId) -> None:
+        """Accept what was posted, in order; each failure is its receipt's end and an event."""
+        while self._posts.get(path):
+            batch = self._posts.pop(path)
+            for envelope, receipt in batch:
+                try:
+                    await self._accept(path, (envelope,), (receipt,))
+                except CallboardError as error:
+                    receipt.decide(ReceiptState.REFUSED, error)
+                    self._parts.kernel.tell(path, PostRefused, {"message": envelope.id, "error": str(error)})
+
+    def pending(self) -> bool:
+        """Whether posts are on their way."""
+        return any(self._posts.values())
+
+    async def withdraw(self, receipt: Receipt) -> bool:
+        """Take a message back if nothing has consumed it."""
+        move = Move(receipt.path, (ReceiptState.QUEUED, ReceiptState.HELD), ReceiptState.WITHDRAWN, (receipt.id,))
+        try:
+            await self._parts.kernel.commit(tree_of(receipt.path), (move,), fenced=False)
+        except Conflict:
+            return False
+        return True
+
+    def _envelope(self, path: AgentId, letter: Letter) -> Envelope:
+        frame = self._parts.frames.current_owner()
+        output = None
+        if letter.output is not None:
+            spec = output_spec(letter.output, "output=")
+            self._parts.outputs[spec.name] = spec
+            output = spec.name
+        return Envelope(
+            id=self._parts.kernel.new_message_id(),
+            to=path,
+            lane=letter.lane,
+            content=letter.content,
+            sender=None if frame is None else frame.agent,
+            key=letter.key,
+            output=output,
+            interrupt=letter.interrupt,
+        )
+
+    def _bound(self, path: AgentId, lane: Lane) -> LaneBound:
+        actor = self._parts.kernel.actors.get(path)
+        if actor is None:
+            return LaneBound()
+        limits = actor.agent.limits
+        return limits.steer if lane is Lane.STEER else limits.send

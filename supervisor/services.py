@@ -1,0 +1,154 @@
+"""One agent's loop, as the supervisor serves it: commits, the mailbox, requests, hooks, events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from actors.changes import AgentRow, Put
+from actors.errors import Exhausted
+from actors.ids import request_id, tree_of, turn_id
+from actors.moves import Looked
+from actors.ports import ModelRequest
+from actors.usage import Amounts
+from actors.waiting import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from actors.actor import Actor
+    from actors.agent import Agent
+    from actors.changes import Operation, Values
+    from actors.happenings import Event
+    from actors.hosting import DeliverCall, DeliverHook
+    from actors.ids import AgentId, CallId, TreeId
+    from actors.moves import CallView, Point
+    from actors.output import OutputSpec
+    from actors.ports import Gate, Model
+    from actors.tools import Toolbox
+    from actors.transcript import Window
+
+    from .calls import Calls
+    from .parts import Parts
+
+
+@final
+class Services:
+    """The host of one agent's loop."""
+
+    def __init__(self, parts: Parts, agent: Agent, path: AgentId, calls: Calls) -> None:
+        self._parts = parts
+        self._kernel = parts.kernel
+        self._agent = agent
+        self._calls = calls
+        self._tree: TreeId = tree_of(path)
+        self._prompt_bytes = len(agent.instructions.text)
+        self._actor: Actor
+        self.agent: AgentId = path
+        self.models: tuple[Model, ...] = parts.models_of(agent)
+
+    def bind(self, actor: Actor) -> None:
+        """Whom it serves."""
+        self._actor = actor
+
+    @property
+    def gate(self) -> Gate:
+        """The one way to a model (REQ-1)."""
+        return self._parts.gateway
+
+    def now(self) -> float:
+        """Seconds on the supervisor's clock."""
+        return self._kernel.now()
+
+    def row(self) -> AgentRow:
+        """The agent's row as last committed."""
+        actor = self._actor
+        return actor.row if actor.loop is None else actor.loop.row
+
+    async def commit(self, operations: tuple[Operation, ...]) -> Values:
+        """Make operations durable, then true in memory; active seconds are charged with the row that counts them."""
+        before = self.row().spent.active_us
+        values = await self._kernel.commit(self._tree, operations)
+        for operation in operations:
+            if isinstance(operation, Put) and isinstance(operation.row, AgentRow):
+                active = operation.row.spent.active_us - before
+                if active > 0:
+                    self._parts.ledger.charge(self.agent, Amounts(active_us=active))
+        return values
+
+    def look(self, *, sends: bool) -> Looked:
+        """Choose what the next request takes."""
+        mail = self._actor.mailbox.choose(self._agent.drain, sends=sends)
+        name = mail[0].envelope.output if mail else None
+        opened = self._actor.row.open
+        if not mail and opened is not None:
+            name = opened.output
+        return Looked(self.now(), mail, self.toolbox(), self._parts.output(name, self._agent))
+
+    def toolbox(self) -> Toolbox:
+        """What the agent may call now: its tools, its children, answers to open questions."""
+        return self._parts.children.toolbox(self.agent, self._agent)
+
+    def request_bytes(self, window: Window) -> int:
+        """The window, and what goes before it."""
+        return window.size_bytes + self._prompt_bytes + self._parts.children.offers_bytes(self.agent, self._agent)
+
+    def request(self, window: Window, step: int, output: OutputSpec | None, *, toolless: bool) -> ModelRequest:
+        """The request of a step of the open turn."""
+        return ModelRequest(
+            id=request_id(turn_id(self.agent, self.row().turns), step),
+            agent=self.agent,
+            model=self.models[0].name if self.models else "",
+            instructions=self._agent.instructions.text,
+            window=window,
+            tools=self.toolbox().offers,
+            tool_choice="none" if toolless else "auto",
+            output=output.offer if output is not None else None,
+            effort=self._agent.effort,
+            tier=self._agent.tier,
+        )
+
+    def grant_calls(self, count: int) -> int:
+        """Charge as many of the calls as the budget admits (BUD-2)."""
+        ledger, one = self._parts.ledger, Amounts(tool_calls=1)
+        for granted in range(count):
+            try:
+                ledger.settle(ledger.reserve(self.agent, one), one)
+            except Exhausted:
+                return granted
+        return count
+
+    def start_call(self, call: CallView, deliver: DeliverCall) -> None:
+        """Run a call in the tool nursery."""
+        frame = Frame(self.agent, self.row().turns, "tool", call.block.name, call.block.id)
+        self._calls.start(call, frame, deliver)
+
+    def cancel_calls(self, calls: tuple[CallId, ...]) -> None:
+        """Cancel running calls and leave them behind."""
+        self._calls.leave_behind(calls)
+
+    def left_behind(self) -> bool:
+        """Whether calls that an abort left behind still run."""
+        return bool(self._calls.left_behind())
+
+    async def settle_left_behind(self) -> None:
+        """Wait for them, a bounded time."""
+        await self._calls.settle_left_behind(self._agent.limits.hard_s)
+
+    def start_hook(self, point: Point, deliver: DeliverHook) -> None:
+        """Call the hooks of a point."""
+        raise NotImplementedError(point, deliver)
+
+    def watched(self) -> bool:
+        """Whether anybody watches."""
+        return self._parts.board.watched
+
+    def tell(self, event: type[Event], values: Mapping[str, object]) -> None:
+        """Emit an event of this agent, in causal order (EVT-1)."""
+        actor = self._actor
+        actor.seq += 1
+        board = self._parts.board
+        if not board.watched:
+            return
+        row = actor.row if actor.loop is None else actor.loop.state.row
+        told: dict[str, object] = {"path": self.agent, "seq": actor.seq, "at": self.now()}
+        board.emit(event(**(told | {"run": row.runs, "turn": row.turns} | dict(values))))  # type: ignore[arg-type]

@@ -1,0 +1,52 @@
+"""What starting an agent needs to be told, and what it gives back."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import attrs
+
+from actors.content import as_content
+
+if TYPE_CHECKING:
+    from actors.agent import Agent
+    from actors.budget import Budget
+    from actors.content import Content
+    from actors.ids import AgentId, CallId, MessageId
+
+
+@attrs.frozen
+class Start:
+    """An agent to start.
+
+    Attributes:
+        task: its first message, or None for none. parent: path, `""` for a root.
+        key: the same key under one parent is the same agent; None for always a new one.
+        background: its reports come to the parent as messages. call: that starts it, or None.
+    """
+
+    agent: Agent
+    task: object
+    parent: str = ""
+    key: str | None = None
+    budget: Budget | None = None
+    background: bool = False
+    call: CallId | None = None
+
+    def content(self) -> Content | None:
+        """The task as content."""
+        return None if self.task is None else as_content(self.task)
+
+    def task_digest(self) -> str | None:
+        """What tells one task from another under the same key."""
+        content = self.content()
+        return None if content is None else hashlib.sha256(repr(content).encode()).hexdigest()[:32]
+
+
+@attrs.frozen
+class Started:
+    """An agent that was started, or was there under the key. `message`: of its task; None where it was there before."""
+
+    path: AgentId
+    message: MessageId | None

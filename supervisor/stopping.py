@@ -1,0 +1,309 @@
+"""Ending things: aborts, closes, kills, and leaving the supervisor; each a barrier over a tree (ABT-5, CLS-1).
+
+All are durable intents first, then signals. While a barrier goes up, nothing below it may begin a turn or be started.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import trio
+
+from actors.changes import Claim, Enqueue, Intake, Move, Shut
+from actors.errors import AgentClosed, CallboardError, Unfinished
+from actors.happenings import AgentEnded
+from actors.ids import AgentId, parent_path, run_id, tree_of, turn_id
+from actors.messages import Envelope, Lane, LaneBound, Outcome, Purpose, ReceiptState, Status
+from actors.waiting import Need
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from actors.actor import Actor
+    from actors.changes import Operation
+
+    from .parts import Parts
+
+_WAITING = (ReceiptState.QUEUED, ReceiptState.HELD)
+_NO_BOUND = LaneBound()
+
+
+@final
+class Stopping:
+    """Barriers over agents.
+
+    Invariants:
+        STOP-1 while a path is barred, no agent at or below it begins a turn or is started.
+        STOP-2 one close per agent: later callers share it.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._barred: dict[AgentId, int] = {}
+        self._closing: dict[AgentId, trio.Event] = {}
+        self._scopes: dict[AgentId, trio.CancelScope] = {}
+        self._moved = trio.Event()
+
+    # -- the actors' tasks -----------------------------------------------------------------------------------------
+
+    async def guarded(self, actor: Actor) -> None:
+        """An actor's task, with the scope that a kill cancels."""
+        with trio.CancelScope() as scope:
+            self._scopes[actor.path] = scope
+            try:
+                await actor.main()
+            finally:
+                self._scopes.pop(actor.path, None)
+
+    def moved(self, path: AgentId) -> None:
+        """An actor became passive."""
+        del path
+        self._moved.set()
+        self._moved = trio.Event()
+
+    async def _until(self, paths: Iterable[AgentId], *, idle: bool = False) -> None:
+        """Wait until none of the agents is active (`idle`: nor owes anything)."""
+        actors = self._parts.kernel.actors
+        watched = tuple(paths)
+
+        def busy() -> bool:
+            found = (actors.get(path) for path in watched)
+            return any(actor is not None and (actor.active or (idle and actor.due)) for actor in found)
+
+        while busy():
+            await self._moved.wait()
+
+    def barred(self, path: AgentId) -> bool:
+        """Whether a barrier stands at or above the path."""
+        if not self._barred:
+            return False
+        node: str = path
+        while node:
+            if node in self._barred:
+                return True
+            node = parent_path(node)
+        return False
+
+    def _bar(self, paths: Iterable[AgentId]) -> None:
+        for path in paths:
+            self._barred[path] = self._barred.get(path, 0) + 1
+
+    def _unbar(self, paths: Iterable[AgentId]) -> None:
+        for path in paths:
+            left = self._barred.pop(path) - 1
+            if left:
+                self._barred[path] = left
+
+    def below(self, path: AgentId) -> tuple[AgentId, ...]:
+        """The agents in memory at and below a path, parents first."""
+        start = f"{path}/"
+        return tuple(sorted(p for p in self._parts.kernel.actors if p == path or p.startswith(start)))
+
+    # -- abort -----------------------------------------------------------------------------------------------------
+
+    async def abort(self, path: AgentId, reason: str, *, subtree: bool) -> None:
+        """End the turn, and everything it waits for, in one commit; where nothing runs, nothing changes.
+
+        Durable: the abort, on return.
+        """
+        targets = self.below(path) if subtree else self._waited_for(path)
+        await self._abort(targets, reason)
+
+    def _waited_for(self, path: AgentId) -> tuple[AgentId, ...]:
+        """An agent and the descendants that its turn waits for, all the way down (ABT-5)."""
+        found: dict[AgentId, None] = {}
+        todo = [path]
+        while todo:
+            node = todo.pop()
+            if node in found:
+                continue
+            found[node] = None
+            below = f"{node}/"
+            for wait in self._parts.graph.waits_of(node):
+                todo += [target for target in wait.targets if target.startswith(below)]
+        return tuple(found)
+
+    async def _abort(self, targets: tuple[AgentId, ...], reason: str) -> None:
+        kernel = self._parts.kernel
+        running = [
+            actor for path in targets if (actor := kernel.actors.get(path)) is not None and (actor.active or actor.due)
+        ]
+        if not running:
+            return
+        paths = [actor.path for actor in running]
+        self._bar(paths)
+        try:
+            operations: list[Operation] = []
+            for actor in running:
+                turn = turn_id(actor.path, actor.row.turns)
+                operations.append(Enqueue(self._control(actor.path, Purpose.ABORT, reason, turn), _NO_BOUND))
+                operations.append(Move(actor.path, (ReceiptState.QUEUED,), ReceiptState.HELD))
+            await kernel.commit(tree_of(paths[0]), tuple(operations))
+        finally:
+            self._unbar(paths)
+
+    def _control(self, path: AgentId, purpose: Purpose, reason: str, target: str = "") -> Envelope:
+        message = self._parts.kernel.new_message_id()
+        return Envelope(message, path, Lane.CONTROL, (), purpose=purpose, reason=reason, target=target, reserved=True)
+
+    async def wait_aborted(self, path: AgentId) -> None:
+        """Wait until the turn in progress has unwound."""
+        actor = self._parts.kernel.actors.get(path)
+        if actor is not None and actor.active:
+            await self._parts.replies.wait_condition(path, Need.UNWIND)
+
+    # -- close -----------------------------------------------------------------------------------------------------
+
+    async def close(self, path: AgentId, grace_s: float | None) -> None:
+        """Put the barrier up over the subtree, then close leaves first, in the background.
+
+        Durable: that nothing more is accepted, on return.
+        """
+        await self._parts.kernel.resident(path)
+        if path in self._closing:
+            return
+        self._closing[path] = trio.Event()
+        operations: list[Operation] = []
+        for node in self.below(path):
+            operations.append(Shut(node, Intake.CLOSING))
+            operations.append(Enqueue(self._control(node, Purpose.CLOSE, "closed"), _NO_BOUND))
+        try:
+            await self._parts.kernel.commit(tree_of(path), tuple(operations))
+        except BaseException:
+            self._closing.pop(path).set()
+            raise
+        grace = self._parts.options.grace_s if grace_s is None else grace_s
+        self._parts.kernel.nursery.start_soon(self._close, path, grace)
+
+    def go_on_closing(self, actor: Actor, envelope: Envelope) -> None:
+        """A close found in the mailbox: carried on where no close of this process does it already."""
+        node: str = actor.path
+        while node:
+            if node in self._closing:
+                return
+            node = parent_path(node)
+        self._closing[actor.path] = trio.Event()
+        grace = 0.0 if envelope.purpose is Purpose.KILL else self._parts.options.grace_s
+        self._parts.kernel.nursery.start_soon(self._close, actor.path, grace)
+
+    async def _close(self, path: AgentId, grace_s: float) -> None:
+        """Answer what was accepted within the grace; past it abort, then kill; finish leaves first (CLS-2..4)."""
+        options = self._parts.options
+        nodes = self.below(path)
+        with trio.move_on_after(grace_s):
+            await self._until(nodes, idle=True)
+        await self._end(nodes, "closed: the grace period is over", options.hard_s)
+        for node in sorted(self.below(path), key=lambda node: (-node.count("/"), node)):
+            await self._finish(node)
+        self._closing.pop(path).set()
+
+    async def _end(self, nodes: tuple[AgentId, ...], reason: str, hard_s: float) -> None:
+        """Abort what still runs; past `hard_s` cancel its task, and name what is stuck."""
+        busy = [node for node in nodes if (actor := self._parts.kernel.actors.get(node)) and actor.active]
+        if not busy:
+            return
+        with trio.CancelScope(shield=True) as scope:
+            scope.deadline = trio.current_time() + hard_s
+            await self._abort(tuple(busy), reason)
+            await self._until(nodes)
+        for node in nodes:
+            killed = self._scopes.get(node)
+            if killed is not None:
+                killed.cancel()
+
+    async def _finish(self, path: AgentId) -> None:
+        """One agent is closed: what was not answered is dead, and whoever waits hears it."""
+        kernel = self._parts.kernel
+        actor = kernel.actors[path]
+        stored = await kernel.store.load_agent(path)
+        queued = () if stored is None else stored.queued
+        control = tuple(one.envelope.id for one in queued if one.envelope.lane is Lane.CONTROL)
+        operations: list[Operation] = [
+            Move(path, _WAITING, ReceiptState.DEAD, reason="agent_closed"),
+            Shut(path, Intake.CLOSED),
+        ]
+        if control:
+            operations.append(Claim(path, control, turn_id(path, actor.row.turns)))
+        waiting = [one.envelope.id for one in actor.mailbox.waiting]
+        await kernel.commit(tree_of(path), tuple(operations))
+        error: CallboardError = AgentClosed(f"{path} was closed before it answered")
+        for message in waiting:
+            self._parts.replies.fail_message(message, error)
+        outcome = Outcome(path, run_id(path, max(actor.row.runs, 1)), turn_id(path, actor.row.turns), Status.CLOSED)
+        self._parts.replies.run_over(outcome)
+        self._parts.ledger.ended(path)
+        kernel.tell(path, AgentEnded, {"reason": "closed"})
+        self._parts.replies.fulfil(path, Need.EXIT)
+        self._parts.replies.fulfil(path, Need.STEP)
+
+    async def wait_closed(self, path: AgentId) -> None:
+        """Wait until it is closed; at once where it is."""
+        actor = await self._parts.kernel.resident(path)
+        if actor.intake is not Intake.CLOSED:
+            await self._parts.replies.wait_condition(path, Need.EXIT)
+
+    async def kill(self, path: AgentId, reason: str) -> None:
+        """End it and all below at once."""
+        await self._parts.kernel.resident(path)
+        nodes = self.below(path)
+        operations: list[Operation] = [Shut(node, Intake.CLOSING) for node in nodes]
+        operations += [Enqueue(self._control(path, Purpose.KILL, reason), _NO_BOUND)]
+        self._closing.setdefault(path, trio.Event())
+        await self._parts.kernel.commit(tree_of(path), tuple(operations))
+        await self._end(nodes, reason, 0.0)
+        self._parts.kernel.nursery.start_soon(self._close, path, 0.0)
+
+    # -- leaving ---------------------------------------------------------------------------------------------------
+
+    async def leave(self, mode: str, grace_s: float, hard_s: float) -> None:
+        """Suspend, finish, close, or (an exception in memory) abort everything, in bounded time (CLS-5)."""
+        parts = self._parts
+        actors = parts.kernel.actors
+        roots = tuple(path for path in actors if "/" not in path)
+        if mode == "close":
+            for root in roots:
+                await self.close(root, grace_s)
+            with trio.move_on_after(grace_s + hard_s):
+                for event in tuple(self._closing.values()):
+                    await event.wait()
+            return
+        with trio.move_on_after(grace_s):
+            while parts.post.pending():
+                await trio.lowlevel.checkpoint()
+        parts.leaving = mode
+        if mode == "suspend":
+            await self.suspend(tuple(actors), grace_s)
+            return
+        if mode == "finish":
+            with trio.move_on_after(grace_s):
+                await self._until(tuple(actors), idle=True)
+        await self._end(tuple(actors), "the supervisor was left", hard_s)
+
+    async def suspend(self, nodes: tuple[AgentId, ...], grace_s: float, reason: str = "leaving") -> None:
+        """Stop turns at their next commit; past the grace cut them off. What is queued stays queued (CLS-5)."""
+        kernel = self._parts.kernel
+        for node in nodes:
+            actor = kernel.actors.get(node)
+            if actor is not None and actor.loop is not None:
+                actor.loop.suspend()
+        with trio.move_on_after(grace_s):
+            await self._until(nodes)
+        for node in nodes:
+            scope = self._scopes.get(node)
+            if scope is not None:
+                scope.cancel()
+        await self._until(nodes)
+        error = Unfinished(f"suspended ({reason}); the store owes the work: resume() goes on")
+        for node in nodes:
+            actor = kernel.actors.get(node)
+            if actor is not None and actor.owes:
+                self._parts.life_of(actor).fail_waiters(actor, error)
+
+    def stuck(self) -> tuple[str, ...]:
+        """Calls whose code still runs, by name, with the stack they are stuck in (CLS-4)."""
+        found = []
+        for calls in self._parts.all_calls():
+            for running in (*calls.running.values(), *calls.stuck.values()):
+                if not running.done.is_set():
+                    found.append(f"{running.call.block.name} ({running.call.block.id})\n{running.stack()}")
+        return tuple(found)

@@ -1,0 +1,272 @@
+"""The composition root: the only place that builds concrete parts and hands them to each other."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+import sniffio
+import trio
+
+from actors.actor import Actor
+from actors.agent import closure
+from actors.errors import InsideLoop, Unfinished, UsageError
+from actors.frames import Frames
+from actors.ids import AgentId
+from actors.moves import TurnSpec
+from actors.running import Runner
+from actors.watching import Board
+
+from .budgets import read_budget
+from .calls import Calls
+from .children import Children
+from .desk import SupervisorDesk
+from .front import Supervisor
+from .gateway import Gateway
+from .kernel import Kernel
+from .ledger import Ledger
+from .life import Life
+from .models import Models
+from .parts import Options, Parts
+from .post import Post
+from .replies import Replies
+from .services import Services
+from .stopping import Stopping
+from .store.memory import open_memory_store
+from .store.sqlite import open_sqlite_store
+from .waits import WaitGraph
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    import httpx
+
+    from actors.agent import Agent, Child
+    from actors.budget import Budget
+    from actors.changes import AgentRow
+    from actors.models.spec import ModelSpec
+    from actors.ports import Model
+    from actors.reports import Report
+    from actors.usage import Price
+
+    from .store.base import Store
+
+ON_EXIT: Final = ("suspend", "finish", "close")
+
+
+@asynccontextmanager
+async def open_supervisor(
+    *,
+    model: str | Model | Sequence[str | Model] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    agents: Sequence[Agent | Child] = (),
+    budget: Budget | None = None,
+    prices: Mapping[str, Price] | None = None,
+    on_exit: str | None = None,
+    grace: float = 30.0,
+    hard: float = 10.0,
+    permits: int = 8,
+    inline: bool = False,
+) -> AsyncIterator[Supervisor]:
+    """Open a supervisor for the length of an `async with`.
+
+    Args:
+        model: what agents ask that name no model: a model, a string `protocol:name[@base_url]`, or a list to fall back
+            along.
+        store: None keeps everything in memory; a path is an SQLite file, made if it is not there.
+        agents: the registry that stored agents are brought back with, with all their children.
+        budget: above all trees together.
+        prices: dollars per million tokens, by model name.
+        on_exit: `suspend` (the default with a store), `finish` (the default in memory) or `close`.
+        grace: seconds that turns have to end when it is left. hard: seconds from an abort to giving up.
+        permits: requests to one model at once.
+        inline: sync tools and the store run on this thread; for virtual clocks in tests.
+
+    Raises:
+        UsageError: contradictions, an unknown model string. StoreError: the store cannot be opened.
+
+    If cancelled: it is left as at the end of the block; nothing keeps running (CLS-4).
+    """
+    if on_exit is not None and on_exit not in ON_EXIT:
+        msg = f"on_exit= is one of {', '.join(ON_EXIT)}; got {on_exit!r}"
+        raise UsageError(msg)
+    async with AsyncExitStack() as stack:
+        models = Models(model, _model_builder(stack))
+        opened = await stack.enter_async_context(_open_store(store, inline=inline))
+        async with trio.open_nursery() as tools, trio.open_nursery() as actors:
+            parts = _assemble(
+                store=opened,
+                models=models,
+                registry=closure(agents),
+                budget=budget,
+                prices=prices or {},
+                permits=permits,
+                tools=tools,
+                actors=actors,
+                options=Options(models.default, models.resolve, grace, hard, durable=store is not None),
+                inline=inline,
+            )
+            mode = on_exit or ("finish" if store is None else "suspend")
+            try:
+                yield Supervisor(parts, models)
+            except BaseException:
+                await _leave(parts, "suspend" if store is not None else "abort", 0.0, hard)
+                raise
+            else:
+                await _leave(parts, mode, grace, hard)
+
+
+def _open_store(path: str | os.PathLike[str] | None, *, inline: bool) -> AbstractAsyncContextManager[Store]:
+    if path is None:
+        return open_memory_store()
+    name = os.fspath(path)
+    if name.startswith(("postgresql://", "postgres://")):
+        msg = f"store={name!r}: PostgreSQL is not in this release; give the path of an SQLite file"
+        raise UsageError(msg)
+    return open_sqlite_store(name, owner=" ".join(sys.argv)[:200] or "python", inline=inline)
+
+
+def _model_builder(stack: AsyncExitStack) -> Callable[[ModelSpec], Model]:
+    """Builds models of strings; the HTTP client is made with the first that needs it, and closed with the rest."""
+    clients: list[httpx.AsyncClient] = []
+
+    def build(spec: ModelSpec) -> Model:
+        from actors.models.http_chat import open_chat_model  # noqa: PLC0415 - httpx costs a third of the import time
+        from actors.models.http_transport import open_client  # noqa: PLC0415 - likewise
+
+        if not clients:
+            client = open_client()
+            stack.push_async_callback(client.aclose)
+            clients.append(client)
+        key = next((os.environ[name] for name in spec.key_variables if os.environ.get(name)), None)
+        return open_chat_model(spec, key=key, client=clients[0])
+
+    return build
+
+
+def _assemble(
+    *,
+    store: Store,
+    models: Models,
+    registry: Mapping[str, Agent],
+    budget: Budget | None,
+    prices: Mapping[str, Price],
+    permits: int,
+    tools: trio.Nursery,
+    actors: trio.Nursery,
+    options: Options,
+    inline: bool,
+) -> Parts:
+    graph = WaitGraph()
+    frames = Frames(graph.leave)
+    ledger = Ledger(budget)
+    board = Board()
+    replies = Replies(graph, frames)
+    gateway = Gateway(ledger, prices=prices, permits=permits)
+    kernel = Kernel(
+        store=store,
+        ledger=ledger,
+        board=board,
+        frames=frames,
+        replies=replies,
+        registry=registry,
+        nursery=actors,
+        token=secrets.token_hex(4),
+    )
+    parts = Parts(
+        kernel=kernel,
+        ledger=ledger,
+        gateway=gateway,
+        board=board,
+        frames=frames,
+        graph=graph,
+        replies=replies,
+        runner=Runner(tools, frames, inline=inline),
+        options=options,
+        actors_nursery=actors,
+        tools_nursery=tools,
+    )
+    parts.post = Post(parts)
+    parts.children = Children(parts)
+    parts.stopping = Stopping(parts)
+    parts.desk = SupervisorDesk(parts)
+
+    def make_actor(agent: Agent, row: AgentRow) -> Actor:
+        return _make_actor(parts, agent, row)
+
+    kernel.make_actor = make_actor
+    graph.watch(lambda path: _hurry(kernel, path))
+    return parts
+
+
+def _hurry(kernel: Kernel, path: AgentId) -> None:
+    """Somebody waits for this agent: where only those may begin, it may now."""
+    actor = kernel.actors.get(path)
+    if actor is not None:
+        actor.wake()
+
+
+def _make_actor(parts: Parts, agent: Agent, row: AgentRow) -> Actor:
+    calls = Calls(parts, row.agent, agent.limits.result_chars)
+    services = Services(parts, agent, row.agent, calls)
+    calls.tell = services.tell
+    life = parts.lives[row.agent] = Life(parts, services, calls)
+    budget = read_budget(row.budget)
+    spec = TurnSpec(
+        limits=agent.limits,
+        drain=agent.drain,
+        on_exhausted=budget.on_exhausted if budget is not None else "wrap_up",
+        output=agent.output_spec,
+        reports_to=row.parent if row.background else None,
+    )
+    actor = Actor(agent, row, life, spec)
+    services.bind(actor)
+    return actor
+
+
+async def _leave(parts: Parts, mode: str, grace_s: float, hard_s: float) -> None:
+    """Leave as asked, in bounded time, and hide nothing that still runs (CLS-4, CLS-5)."""
+    with trio.CancelScope(shield=True) as scope:
+        scope.deadline = trio.current_time() + grace_s + 2 * hard_s + 1
+        await parts.stopping.leave(mode, grace_s, hard_s)
+    parts.board.end()
+    parts.replies.fail_all(Unfinished("the supervisor was left; with a store, resume() goes on"))
+    stuck = parts.stopping.stuck()
+    for nursery in (parts.actors_nursery, parts.tools_nursery):
+        nursery.cancel_scope.cancel()
+    if stuck:
+        sys.stderr.write("callboard: still running when the supervisor was left:\n" + "\n".join(stuck) + "\n")
+
+
+def run_sync(agent: Agent, task: object, **options: object) -> Report:
+    """Run an agent from code without an event loop.
+
+    Args:
+        agent: which. task: what it is asked.
+        **options: of `open_supervisor`; `key` goes to `run`.
+
+    Raises:
+        InsideLoop: an event loop runs in this thread: `await sup.run(...)` there instead.
+    """
+    try:
+        library = sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        pass
+    else:
+        msg = f"run_sync() was called inside a {library} event loop; " + (
+            "use: async with open_supervisor(...) as sup: await sup.run(...)"
+            if library == "trio"
+            else "call it from a thread: await asyncio.to_thread(run_sync, agent, task)"
+        )
+        raise InsideLoop(msg)
+    key = options.pop("key", None)
+
+    async def main() -> Report:
+        async with open_supervisor(**options) as sup:  # type: ignore[arg-type]  # checked by open_supervisor
+            return await sup.run(agent, task, key=key)  # type: ignore[arg-type]  # checked by run
+
+    return trio.run(main)
