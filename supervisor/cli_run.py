@@ -8,6 +8,7 @@ the loop can be ended too.
 from __future__ import annotations
 
 import os
+import re
 import signal
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from actors.errors import CallboardError, UsageError
+from actors.errors import UsageError
 from actors.reports import Report
 
 from . import open_supervisor
@@ -95,18 +96,9 @@ class Interrupts:
         self._screen.tell("aborting")
         if self.supervisor is not None:
             with trio.move_on_after(ABORT_S):
-                await abort_all(self.supervisor)
+                await self.supervisor.abort_all("interrupted")
         self.work.cancel()
         self.whole.cancel()
-
-
-async def abort_all(sup: Supervisor) -> None:
-    """Abort every tree."""
-    for row in await sup.tree():
-        if not row.parent:
-            ref = await sup.find(row.agent)
-            with suppress(CallboardError):
-                await ref.abort("interrupted", subtree=True)
 
 
 async def carry_out(program: Program, args: argparse.Namespace, common: Common, screen: Screen) -> Ending:
@@ -127,6 +119,7 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
                     async with open_supervisor(**_options(program, args, common)) as sup:
                         stop.supervisor = sup
                         await around.start(_show, sup, screen, drained)
+                        args.key = await run_key(sup, program.path.stem, resume=common.resume)
                         with stop.work:
                             report = await _ask(program, sup, args)
                     signals.cancel_scope.cancel()
@@ -150,12 +143,26 @@ def _options(program: Program, args: argparse.Namespace, common: Common) -> dict
 
 async def _show(sup: Supervisor, screen: Screen, drained: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
     try:
-        async with sup.events(follow=True) as events:
+        async with sup.events() as events:
             task_status.started()
             async for event in events:
                 screen.feed(event)
     finally:
         drained.set()
+
+
+async def run_key(sup: Supervisor, name: str, *, resume: bool) -> str:
+    """The key of this run, counted per file: a new one, or with `resume` that of the last run.
+
+    Raises:
+        UsageError: there is no run to resume.
+    """
+    prefix = f"{name}-"
+    keys = [row.key or "" for row in await sup.tree() if not row.parent]
+    numbers = [int(key.removeprefix(prefix)) for key in keys if re.fullmatch(re.escape(prefix) + r"\d+", key)]
+    if resume and not numbers:
+        raise UsageError(f"there is no run of {name} in this store to resume; start one without --resume")
+    return f"{prefix}{max(numbers, default=0) + (not resume)}"
 
 
 async def _ask(program: Program, sup: Supervisor, args: argparse.Namespace) -> Report | None:

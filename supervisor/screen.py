@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from actors.happenings import (
     AdmissionWaited,
-    AgentEnded,
     AgentCrashed,
+    AgentEnded,
     AgentSettled,
     AgentStarted,
     AgentSuspended,

@@ -86,16 +86,24 @@ _BRANCHES: Final = str.maketrans("├└│─", "|`|-")
 _CUT: Final = str.maketrans({"…": "~"})
 
 
-def lay_out(row: Row, width: int, glyphs: Glyphs = UNICODE, *, priced: bool = False) -> Text:
+@attrs.frozen
+class Columns:
+    """Which figures stand behind a row, beside its tokens."""
+
+    cost: bool = False
+    time: bool = True
+
+
+def lay_out(row: Row, width: int, glyphs: Glyphs = UNICODE, columns: Columns = Columns()) -> Text:
     """One row in at most `width` cells (LAYOUT-1).
 
     Args:
         row: what to show.
         width: cells; below 40 the figures are left out.
         glyphs: signs.
-        priced: a column for the cost.
+        columns: which figures there are.
     """
-    figures = _figures(row, priced=priced) if width >= FIGURES_WIDTH_MIN else Text()
+    figures = _figures(row, columns) if width >= FIGURES_WIDTH_MIN else Text()
     room = width - figures.cell_len
     line = Text(no_wrap=True)
     indent = row.indent.translate(_BRANCHES) if glyphs.plain_branches else row.indent
@@ -118,13 +126,14 @@ def lay_out(row: Row, width: int, glyphs: Glyphs = UNICODE, *, priced: bool = Fa
     return line
 
 
-def _figures(row: Row, *, priced: bool) -> Text:
+def _figures(row: Row, columns: Columns) -> Text:
     text = Text()
     text.append(f"{count(row.tokens) if row.tokens else '':>{TOKENS_CELLS}}", style="dim")
-    if priced:
+    if columns.cost:
         cost = money(row.cost, known=row.cost_known) if row.cost else ("" if row.cost_known else "?")
         text.append(f"{crop(cost, COST_CELLS):>{COST_CELLS}}", style="dim")
-    text.append(f"{clock(row.seconds) if row.seconds is not None else '':>{SECONDS_CELLS}}", style="dim")
+    if columns.time:
+        text.append(f"{clock(row.seconds) if row.seconds is not None else '':>{SECONDS_CELLS}}", style="dim")
     return text
 
 
@@ -216,8 +225,8 @@ def lay_out_board(
     width = min(width, WIDTH_MAX)
     notes = [Text(crop(f"! {note}", width), no_wrap=True, style="yellow") for note in board.notes]
     notes = notes[-max(0, min(len(notes), height - 3)) :] if height > 3 else []
-    priced = bool(board.cost) or not board.cost_known
+    columns = Columns(cost=bool(board.cost) or not board.cost_known)
     rows = board.rows(max(1, height - 1 - len(notes)), now)
-    lines = [lay_out(row, width, glyphs, priced=priced) for row in rows]
+    lines = [lay_out(row, width, glyphs, columns) for row in rows]
     seconds = max(0.0, now - board.since) if board.since is not None else 0.0
     return [*lines, *notes, lay_out_totals(board, seconds, width, glyphs=glyphs, hint=hint)]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from actors.happenings import (
-    AgentEnded,
     AgentCrashed,
+    AgentEnded,
     AgentStarted,
     AgentSuspended,
     AttemptDiscarded,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
-import attrs
 from rich.text import Text
 
 from actors.content import File, Image, Part, text_of
@@ -25,9 +24,9 @@ from actors.transcript import (
 )
 from actors.usage import NO_USAGE
 
-from .screen_layout import ASCII, UNICODE, Glyphs, lay_out
+from .screen_layout import UNICODE, Columns, Glyphs, lay_out
 from .screen_nodes import LOOKS, Look, Node, said
-from .screen_rows import Row, picture
+from .screen_rows import picture
 from .screen_words import clean, clean_lines, count, crop, gist, money, plural
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from actors.messages import Outcome
 
     from .store.base import StoredAgent
-
-__all__ = ["ASCII", "UNICODE", "agent_lines", "tree_lines"]
 
 KV_SHOWN: Final = 5
 TEXT_LINES: Final = 4
@@ -80,8 +77,9 @@ def tree_lines(
             node.parent.cost_known = node.parent.cost_known and node.cost_known
     for node in nodes.values():
         node.rehome()
+    columns = Columns(cost=bool(cost) or not known, time=False)
     shown = picture(roots, max(1, limit - 1), 0.0)
-    lines = [lay_out(_timeless(row), width, glyphs, priced=bool(cost) or not known) for row in shown]
+    lines = [lay_out(row, width, glyphs, columns) for row in shown]
     total = glyphs.dot.join([plural(len(nodes), "agent"), plural(tokens, "token"), money(cost, known=known)])
     return [*lines, Text(crop(total, width), style="bold")]
 
@@ -102,10 +100,6 @@ def _node(row: AgentRow, last: Outcome | None, parent: Node | None, place: int) 
         recent=deque(),
         failed=deque(),
     )
-
-
-def _timeless(row: Row) -> Row:
-    return attrs.evolve(row, seconds=None)
 
 
 def state_of(row: AgentRow, last: Outcome | None) -> tuple[Look, str]:
@@ -150,10 +144,13 @@ def agent_lines(
     blocks = [_record_lines(first + n, record, width, limit is None) for n, record in enumerate(records)]
     if limit is None:
         return [*head, *(line for block in blocks for line in block)]
+    head = head[: max(1, limit - 4)]
     room = max(1, limit - len(head) - 1)
     shown: deque[list[Text]] = deque()
     for block in reversed(blocks):
         if len(block) > room:
+            if not shown:
+                shown.append(block[:room])
             break
         room -= len(block)
         shown.appendleft(block)

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from actors.happenings import (
     AdmissionWaited,
-    AgentEnded,
     AgentCrashed,
+    AgentEnded,
     AgentSettled,
     AgentStarted,
     AgentSuspended,
