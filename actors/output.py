@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -96,7 +97,8 @@ def output_spec(declared: object, where: str) -> OutputSpec:
     Raises:
         UsageError: the type has no JSON form, or cannot be built.
     """
-    name = re.sub(r"[^a-zA-Z0-9_-]+", "_", getattr(declared, "__name__", "") or type_name(declared)).strip("_")[:64]
+    written = type_name(declared) if typing.get_args(declared) else getattr(declared, "__name__", type_name(declared))
+    name = re.sub(r"[^a-zA-Z0-9_-]+", "_", written).strip("_")[:64]
     if declared is str:
         return OutputSpec("str", str, None, Checker({"type": "string"}), None, wrapped=False)
     schema: Schema = schema_of(declared, where)
