@@ -204,6 +204,8 @@ def _structure_class(stored: Stored, converter: cattrs.Converter) -> Callable[[o
         if type(value) is not dict:
             msg = f"an object is expected, not {_shown(value)}"
             raise _Unreadable(msg)
+        if value.get(TAG) == stored.tag:
+            del value[TAG]  # a member of a union that stands alone here is tagged all the same
         version = value.pop(VERSION, 1)
         if version != newest or type(version) is not int:
             value = _upgraded(stored, value, version)
