@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from .waiting import Frame
 
-Place: TypeAlias = "trio.lowlevel.Task | trio.Nursery"
+_Stack: TypeAlias = "tuple[tuple[Frame, int], ...]"
+"""The frames that a task runs, innermost first, each with how many nurseries the task had open when it began: those
+are not the frame's."""
 
 _FRAME: Final[contextvars.ContextVar[Frame | None]] = contextvars.ContextVar("callboard_frame", default=None)
 
@@ -29,7 +31,7 @@ _FRAME: Final[contextvars.ContextVar[Frame | None]] = contextvars.ContextVar("ca
 class Frames:
     """The open frames of one supervisor.
 
-    FRAMES-1 a task or nursery that is registered for a frame owns its code until the frame is closed or left.
+    FRAMES-1 while a frame is open, code of its task, of nurseries opened in it and of its nurseries is its own.
     FRAMES-2 a closed frame owns nothing, whatever still runs in its context.
 
     Args:
@@ -37,7 +39,8 @@ class Frames:
     """
 
     def __init__(self, closed: Callable[[Frame], None] | None = None) -> None:
-        self._owners: WeakKeyDictionary[Place, Frame] = WeakKeyDictionary()
+        self._tasks: WeakKeyDictionary[trio.lowlevel.Task, _Stack] = WeakKeyDictionary()
+        self._nurseries: WeakKeyDictionary[trio.Nursery, Frame] = WeakKeyDictionary()
         self._open: set[Frame] = set()
         self._kept: set[Frame] = set()
         self._closed = closed
@@ -51,25 +54,25 @@ class Frames:
         Frames nest: inside, the innermost owns; at its end the outer one does again.
         """
         task = trio.lowlevel.current_task()
-        outer = self._owners.get(task)
+        outer = self._tasks.get(task, ())
         token = _FRAME.set(frame)
         self._open.add(frame)
-        self._owners[task] = frame
+        self._tasks[task] = ((frame, len(task.child_nurseries)), *outer)
         try:
             yield frame
         finally:
-            if outer is None:
-                self._owners.pop(task, None)
+            if outer:
+                self._tasks[task] = outer
             else:
-                self._owners[task] = outer
+                self._tasks.pop(task, None)
             _FRAME.reset(token)
             if frame not in self._kept:
                 self.close(frame)
 
-    def register(self, place: Place, frame: Frame) -> None:
-        """Let a task or nursery count as the frame's, which must be open: a turn's nursery, say."""
+    def register(self, nursery: trio.Nursery, frame: Frame) -> None:
+        """Let all tasks of a nursery count as the frame's, which must be open: a turn's nursery, say."""
         assert frame in self._open, f"FRAMES-1: {frame} is closed"
-        self._owners[place] = frame
+        self._nurseries[nursery] = frame
 
     def keep(self, frame: Frame) -> None:
         """Keep the frame open beyond `enter`: a thread that an abort left behind still runs its code (REE-3).
@@ -114,20 +117,21 @@ class Frames:
             task: trio.lowlevel.Task | None = trio.lowlevel.current_task()
         except RuntimeError:  # no task: a thread
             task = None
-        owners = self._owners
+        nursery: trio.Nursery | None = None
         while task is not None:
-            frame = owners.get(task)
-            if frame is not None and frame in self._open:
-                return frame
+            for frame, depth in self._tasks.get(task, ()):
+                inside = nursery is None or task.child_nurseries.index(nursery) >= depth
+                if inside and frame in self._open:
+                    return frame
             nursery = task.parent_nursery
             if nursery is None:
                 break
-            frame = owners.get(nursery)
-            if frame is not None and frame in self._open:
-                return frame
+            registered = self._nurseries.get(nursery)
+            if registered is not None and registered in self._open:
+                return registered
             task = nursery.parent_task
-        frame = _FRAME.get()
-        return frame if frame is not None and frame in self._open else None
+        context = _FRAME.get()
+        return context if context is not None and context in self._open else None
 
     @staticmethod
     def attribution() -> Frame | None:

@@ -34,6 +34,7 @@ VECTOR: Final = (
 INDEX: Final = {dimension: index for index, dimension in enumerate(VECTOR)}
 STAGES: Final = ("soft", "critical", "exhausted")
 NEVER: Final = math.inf
+_ALWAYS_ASKED: Final = frozenset({Dimension.AGENTS, Dimension.DEPTH})
 
 
 def vector(amounts: Amounts) -> Vector:
@@ -173,6 +174,7 @@ class Account:
         plain: no account of the chain is carved out, so amounts travel up unchanged.
         own: spent by the agent itself. spent: by it and all below. used: spent and held.
         carved: the dimensions whose whole limit is held above (BUD-3).
+        limited: the dimensions that the chain may limit; limits are set at the opening only.
         renewed: grants that were not extensions. extended_at: their sum along the chain at the last extension.
         live, ever: agents below, alive and altogether; each with its limit, None for none.
     """
@@ -188,6 +190,7 @@ class Account:
         "extended_at",
         "grants",
         "is_live",
+        "limited",
         "live",
         "live_limit",
         "node",
@@ -223,6 +226,8 @@ class Account:
             self.bounds = tuple(Bound(d, limit, budget) for d, limit in limits.items() if d in INDEX)
             self.live_limit = limits.get(Dimension.AGENTS)
             self.depth_limit = limits.get(Dimension.DEPTH)
+        above = parent.limited if parent else _ALWAYS_ASKED
+        self.limited: frozenset[Dimension] = above.union(bound.dimension for bound in self.bounds)
 
     def bound(self, dimension: Dimension) -> Bound | None:
         """The bound in a dimension, or None."""

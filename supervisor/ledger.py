@@ -153,10 +153,11 @@ class Ledger(Roster):
         values = _checked(actual)
         self._end(reservation)
         asked = reservation.asked
-        self._spend(reservation.account, values, minus(values, asked))
-        if all(map(int.__le__, values, asked)):
+        delta = minus(values, asked)
+        self._spend(reservation.account, values, delta)
+        if max(delta) <= 0:
             return NOTHING
-        over = as_vector([max(value - ask, 0) for value, ask in zip(values, asked, strict=True)])
+        over = as_vector([max(value, 0) for value in delta])
         add(reservation.account.overrun, over)
         return amounts(over)
 
@@ -271,6 +272,8 @@ class Ledger(Roster):
     def remaining(self, agent: AgentId, dimension: Dimension) -> int | None:
         """What is left in a dimension, the tightest along the chain, 0 or more; None where nothing limits it."""
         account = self._account(agent)
+        if dimension not in account.limited:
+            return None
         rooms = [_room(node, account, dimension) for node in account.chain]
         return min((room for room in rooms if room is not None), default=None)
 

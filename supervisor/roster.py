@@ -216,20 +216,22 @@ class Roster:
 
     def _move(self, account: Account, delta: Vector) -> None:
         """Add to what the chain uses."""
-        if account.plain:
-            a, b, c, d, e, f, g = delta
-            for node in account.chain:
-                used = node.used
-                used[0] += a
-                used[1] += b
-                used[2] += c
-                used[3] += d
+        if not account.plain:
+            for node, part in list(account.upward(delta)):
+                add(node.used, part)
+            return
+        a, b, c, d, e, f, g = delta
+        rare = e or f
+        for node in account.chain:
+            used = node.used
+            used[0] += a
+            used[1] += b
+            used[2] += c
+            used[3] += d
+            used[6] += g
+            if rare:
                 used[4] += e
                 used[5] += f
-                used[6] += g
-            return
-        for node, part in list(account.upward(delta)):
-            add(node.used, part)
 
     def _spend(self, account: Account, values: Vector, delta: Vector) -> None:
         """Add to what the chain spent and, by `delta`, to what it uses; note the stages that this reaches."""
@@ -237,15 +239,17 @@ class Roster:
         add(account.own, values)
         add(self._spent, values)
         a, b, c, d, e, f, g = values
+        rare = e or f
         for node in account.chain:
             spent = node.spent
             spent[0] += a
             spent[1] += b
             spent[2] += c
             spent[3] += d
-            spent[4] += e
-            spent[5] += f
             spent[6] += g
+            if rare:
+                spent[4] += e
+                spent[5] += f
             for bound in node.bounds:
                 if spent[bound.index] >= bound.next_at:
                     self._reach(node, bound)
