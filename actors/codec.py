@@ -134,13 +134,15 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _structure_enum(kind: type[enum.Enum], _converter: cattrs.Converter) -> Callable[[object, object], object]:
-    members = {member.value: member for member in kind}
+def _structure_enums() -> Callable[[object, Any], object]:
+    members: dict[type[enum.StrEnum], dict[str, enum.StrEnum]] = {}
 
-    def structure(value: object, _: object) -> object:
-        member = members.get(value) if type(value) is str else None
+    def structure(value: object, kind: type[enum.StrEnum]) -> object:
+        if kind not in members:
+            members[kind] = {member.value: member for member in kind}
+        member = members[kind].get(value) if type(value) is str else None
         if member is None:
-            msg = f"one of {', '.join(members)} is expected, not {_shown(value)}"
+            msg = f"one of {', '.join(members[kind])} is expected, not {_shown(value)}"
             raise _Unreadable(msg)
         return member
 
@@ -296,7 +298,8 @@ def make_converter(table: tuple[Stored, ...] = STORED, *, detailed: bool = False
     converter = cattrs.Converter(detailed_validation=detailed, omit_if_default=True, forbid_extra_keys=True)
     for primitive, name in ((str, "text"), (int, "a whole number"), (bool, "true or false")):
         converter.register_structure_hook(primitive, _exactly(primitive, name))
-    converter.register_structure_hook_factory(_is_enum, _structure_enum)
+    # a class of its own: else these, which are text too, would be left as plain text
+    converter.register_structure_hook(enum.StrEnum, _structure_enums())
     converter.register_structure_hook_factory(_is_tuple, _structure_tuple)
     converter.register_unstructure_hook_func(lambda kind: _plain(kind) or _optional_plain(kind), identity)
     converter.register_unstructure_hook_factory(_is_tuple, _unstructure_sequence)
@@ -311,10 +314,6 @@ def make_converter(table: tuple[Stored, ...] = STORED, *, detailed: bool = False
         converter.register_structure_hook(union, _structure_tagged(members, converter))
         converter.register_unstructure_hook(union, _unstructure_tagged(members, converter))
     return converter
-
-
-def _is_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, enum.Enum)
 
 
 def _is_tuple(kind: Any) -> bool:

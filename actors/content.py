@@ -86,7 +86,7 @@ def size_of(content: Content) -> int:
     for part in content:
         match part:
             case Text(text=text):
-                total += len(text) if text.isascii() else len(text.encode())
+                total += len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
             case Image(data=data, url=url):
                 total += len(data or "") + len(url or "")
             case File(name=name, data=data):

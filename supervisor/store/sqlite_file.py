@@ -36,7 +36,7 @@ _PRAGMAS: Final = (
     "temp_store = MEMORY",  # no other file is ever written
     "trusted_schema = OFF",  # nothing in the file may call functions
     "cell_size_check = ON",  # damage is found early, as an error
-    "cache_size = -16000",  # 16 MB: what is hot of a few thousand agents
+    "cache_size = -64000",  # 64 MB at most: what is hot of thousands of agents
     "journal_size_limit = 67108864",  # the log shrinks again after a burst
 )
 

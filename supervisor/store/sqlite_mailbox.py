@@ -140,11 +140,11 @@ def _not_waiting(db: apsw.Cursor, agent: str, message: str) -> Conflict:
     return checks.not_waiting(agent, message, found[0][0] if found else "not there")
 
 
-_COLUMNS: Final = "SELECT seq, id, state, lane, places, bytes FROM messages"
+_COLUMNS: Final = "SELECT n, seq, id, state, lane, places, bytes FROM messages"
 _NAMED: Final = f"{_COLUMNS} WHERE id = ? AND agent = ?"
 _ALL: Final = f"{_COLUMNS} WHERE agent = ? AND lane != 'control' AND state IN (SELECT value FROM json_each(?))"  # noqa: S608
 _ALL_WAITING: Final = f"{_ALL} AND state IN ('queued', 'held') ORDER BY seq"
-_TURN_TO: Final = "UPDATE messages SET state = ?, reason = ?, epoch = ?{} WHERE agent = ? AND seq = ?"
+_TURN_TO: Final = "UPDATE messages SET state = ?, reason = ?, epoch = ?{} WHERE n = ?"
 
 
 def move(operation: Move, at: At) -> Step:
@@ -160,10 +160,10 @@ def _do_move(db: apsw.Cursor, operation: Move, epoch: int) -> tuple[MessageId, .
     moved: list[tuple[int, MessageId]] = []
     named = operation.messages is not None
     for key in operation.messages if operation.messages is not None else (None,):
-        for seq, message, state, *size in _meant(db, operation, key):
+        for n, seq, message, state, *size in _meant(db, operation, key):
             if named and state not in frm:
                 raise checks.not_waiting(agent, message, state)
-            db.execute(update, (to.value, operation.reason, epoch, agent, seq))
+            db.execute(update, (to.value, operation.reason, epoch, n))
             counts.note(-1, state, *size)
             counts.note(1, to.value, *size)
             moved.append((seq, message))

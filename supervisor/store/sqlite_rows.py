@@ -82,7 +82,7 @@ def compiled(change_set: ChangeSet) -> Compiled:
 # -- records -----------------------------------------------------------------------------------------------------
 
 _ADD_RECORD: Final = "INSERT INTO records(agent, at, tree, epoch, body) VALUES (?, ?, ?, ?, ?)"
-_LENGTH: Final = "SELECT ifnull(max(at) + 1, 0) FROM records WHERE agent = ?"
+_LAST: Final = "SELECT at FROM records WHERE agent = ? ORDER BY at DESC LIMIT 1"
 
 
 def _append(operation: Append, at: At) -> Step:
@@ -97,8 +97,9 @@ def _append(operation: Append, at: At) -> Step:
 
 
 def _do_append(db: apsw.Cursor, agent: str, at: int, rows: tuple[tuple[Any, ...], ...], *_: bytes) -> int:
-    length: int = ask(db, _LENGTH, (agent,))[0][0]
-    if length == 0:
+    last = ask(db, _LAST, (agent,))
+    length: int = last[0][0] + 1 if last else 0
+    if not last:
         need_agent(db, agent)
     if length != at:
         raise checks.appended(agent, at, length)

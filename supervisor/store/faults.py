@@ -1,0 +1,141 @@
+"""A store that fails: the n-th commit, once or for ever, before it is written or after.
+
+For tests of whoever uses a store: what they promise must hold whichever commit fails. A fault after applying is the
+ambiguous one: everything is written, and the caller is told that it is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.errors import StoreError, Unavailable, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors.changes import AgentRow, ChangeSet, KvRow, OutcomeRow, Values
+    from actors.ids import AgentId, MessageId, TreeId, TurnId
+    from actors.messages import Queued, ReceiptState
+    from actors.transcript import Record
+
+    from .base import MessageView, Store, StoredAgent, StoreStatistics
+
+from .base import PAGE
+
+
+def _injected() -> StoreError:
+    return Unavailable("an injected fault: the commit failed")
+
+
+class FaultyStore:
+    """A `Store` around another; reads and `own` pass through.
+
+    Args:
+        store: the one that is used.
+        at: which commit fails, counted from 1; 0: none, for counting them.
+        forever: every commit from that one on fails too.
+        applied: the failing commit is written first, and fails nevertheless (ambiguous).
+        error: makes the error that is raised.
+
+    Attributes:
+        commits: how many were asked for. faults: how many were failed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        at: int,
+        forever: bool = False,
+        applied: bool = False,
+        error: Callable[[], StoreError] = _injected,
+    ) -> None:
+        if at < 0:
+            raise UsageError(f"FaultyStore(at=...) counts commits from 1, or is 0 for none; got {at}")
+        self._store = store
+        self._at = at
+        self._forever = forever
+        self._applied = applied
+        self._error = error
+        self.commits = 0
+        self.faults = 0
+
+    def __repr__(self) -> str:
+        return f"<FaultyStore at={self._at} {self.commits} commits, {self.faults} faults of {self._store!r}>"
+
+    async def commit(self, change_set: ChangeSet) -> Values:
+        """Write a change set, as `Store.commit`, or fail it."""
+        self.commits += 1
+        if not self._at or not (self.commits == self._at or (self._forever and self.commits > self._at)):
+            return await self._store.commit(change_set)
+        self.faults += 1
+        if self._applied:
+            await self._store.commit(change_set)
+        raise self._error()
+
+    def heal(self) -> None:
+        """Fail nothing more."""
+        self._at = 0
+
+    @property
+    def id(self) -> str:
+        """The other's."""
+        return self._store.id
+
+    async def own(self, tree: TreeId) -> int:
+        """Take ownership of a tree."""
+        return await self._store.own(tree)
+
+    def statistics(self) -> StoreStatistics:
+        """What the other has done."""
+        return self._store.statistics()
+
+    async def load_agent(self, agent: AgentId) -> StoredAgent | None:
+        """Read an agent."""
+        return await self._store.load_agent(agent)
+
+    async def read_records(self, agent: AgentId, start: int = 0, stop: int | None = None) -> tuple[Record, ...]:
+        """Read records."""
+        return await self._store.read_records(agent, start, stop)
+
+    async def outcome(self, turn: TurnId) -> OutcomeRow | None:
+        """Read how a turn ended."""
+        return await self._store.outcome(turn)
+
+    async def message_state(self, message: MessageId) -> MessageView | None:
+        """Read where a message is."""
+        return await self._store.message_state(message)
+
+    async def find_key(self, parent: str, key: str) -> AgentId | None:
+        """Find the child started under a key."""
+        return await self._store.find_key(parent, key)
+
+    async def agents_with_work(self) -> tuple[AgentId, ...]:
+        """Find the agents with work."""
+        return await self._store.agents_with_work()
+
+    async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
+        """Read the agents right below one."""
+        return await self._store.children(parent)
+
+    async def tree_rows(self, tree: TreeId) -> tuple[AgentRow, ...]:
+        """Read a tree's agents."""
+        return await self._store.tree_rows(tree)
+
+    async def roots(self, *, after: AgentId | None = None, limit: int = PAGE) -> tuple[AgentRow, ...]:
+        """Read root agents."""
+        return await self._store.roots(after=after, limit=limit)
+
+    async def kv(self, agent: AgentId, scope: str) -> tuple[KvRow, ...]:
+        """Read a key-value scope."""
+        return await self._store.kv(agent, scope)
+
+    async def messages(
+        self, agent: AgentId, states: tuple[ReceiptState, ...], *, after: int = 0, limit: int = PAGE
+    ) -> tuple[Queued, ...]:
+        """Read an agent's messages."""
+        return await self._store.messages(agent, states, after=after, limit=limit)
+
+    async def close(self) -> None:
+        """Close the other."""
+        await self._store.close()
