@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from .changes import AgentRow, CallRow
     from .hosting import Host
     from .ids import AgentId
-    from .messages import Queued
+    from .messages import Outcome, Queued
     from .tools import Toolbox
 
 
@@ -66,7 +66,7 @@ class Actor:
 
     Attributes:
         suspended: why no turn may begin (`leaving`, `budget`, `store`, `crashed`, …), or None.
-        running: a run is under way: something was begun or is due.
+        run_open: a run is under way. last: the outcome of the last turn that ended in this process, or None.
     """
 
     __slots__ = (
@@ -77,6 +77,7 @@ class Actor:
         "conversation",
         "intake",
         "keeper",
+        "last",
         "loop",
         "mailbox",
         "path",
@@ -100,6 +101,7 @@ class Actor:
         self.loop: TurnLoop | None = None
         self.suspended: str | None = row.suspended
         self.run_open = row.open is not None
+        self.last: Outcome | None = None
         self.seq = 0
         self.active = False
 

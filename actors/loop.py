@@ -126,11 +126,16 @@ class TurnLoop:
 
         If cancelled: the turn stays open in the store; nothing is half-done (its commits are all or none).
         """
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            await self._take(begin)
-            while self.over is None:
-                await self._take(await self._next())
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                await self._take(begin)
+                while self.over is None:
+                    await self._take(await self._next())
+        finally:
+            if self.over is None:  # cut off from outside: what runs in other nurseries hears of it from us
+                self._generation += 1
+                self._host.cancel_calls(tuple(call.block.id for call in self.state.calls))
         return self.over
 
     # -- what others may ask; all of it is sync and returns at once ------------------------------------------------

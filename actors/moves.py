@@ -12,21 +12,22 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
+from .agent import Drain
 from .budget import Limits
 from .changes import AgentRow, CallState, Operation
 from .content import Content, Trust
+from .errors import CallboardError, Exhausted, ProviderError
 from .happenings import Event
 from .ids import CallId
 from .messages import Failure, Outcome, Queued
+from .output import OutputSpec
+from .ports import Served, WireCall
+from .tools import Toolbox
 from .transcript import CallBlock, NoteRecord, ReasoningBlock, Record, ResultRecord, ResultStatus, TextBlock
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
 
 if TYPE_CHECKING:
-    from .agent import Drain
-    from .errors import CallboardError, Exhausted, ProviderError
-    from .output import OutputSpec
-    from .ports import Served, WireCall
-    from .tools import Tool, Toolbox
+    from .tools import Tool
 
     AnyTool: TypeAlias = Tool[..., object]
 

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from .watching import Subscription
 
 
+# ruff: noqa: D102 - the handle's own methods say what each verb of the Protocols does
+
+
 class Letter:
     """What is to be sent, before it has an id."""
 
@@ -178,7 +181,8 @@ class AgentRef:
         """Send a message that joins at the next boundary: after the response in progress and its tool calls.
 
         Args:
-            content: as for `send`. key: as for `send`.
+            content: as for `send`.
+            key: as for `send`.
             interrupt: cut the response and cancel running calls; what had not started is settled as skipped.
 
         Raises, cancelled, durable: as for `send`.
@@ -208,7 +212,8 @@ class AgentRef:
         """Send a message and wait for its report.
 
         Args:
-            content: as for `send`. output: a type that the answer owes.
+            content: as for `send`.
+            output: a type that the answer owes.
             timeout: seconds to wait; then `trio.TooSlowError`, and the message stays where it is.
 
         Raises:
@@ -286,7 +291,7 @@ class AgentRef:
 
     @property
     def state(self) -> str:
-        """As last known here: `idle`, `running`, `held`, `suspended`, `closing`, `closed`, …"""
+        """As last known here: `idle`, `running`, `held`, `suspended`, `closing` or `closed`."""
         return self._desk.view(self._path).state
 
     @property

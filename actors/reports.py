@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from .errors import BY_KIND, AgentClosed, CallboardError, Exhausted, Unfinished, WaitCycle
-from .messages import Outcome, Status
-from .usage import dollars
+from .ids import AgentId, MessageId, RunId, TurnId
+from .messages import CallDone, Outcome, Status
+from .usage import Usage, dollars
 
 if TYPE_CHECKING:
-    from .ids import AgentId, MessageId, RunId, TurnId
-    from .messages import CallDone, Failure
-    from .usage import Usage
+    from .messages import Failure
 
 Answer = Callable[[str], Awaitable[None]]
 

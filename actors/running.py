@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, cast, final
 
 import trio
 
@@ -147,7 +147,7 @@ class Runner:
         assert tool is not None, "see _outcome"
         arguments = tool.bind(call.arguments or {}, context)
         if tool.is_async:
-            return await tool.fn(**arguments)
+            return await cast("Awaitable[object]", tool.fn(**arguments))
         if self._inline:
             return tool.fn(**arguments)
         return await self._in_thread(running, lambda: tool.fn(**arguments))

@@ -8,11 +8,11 @@ from . import batch
 from .changes import CallState
 from .content import text_of
 from .happenings import ToolEnded, ToolStarted
-from .ids import TurnId
 from .moves import CallView, StartCall, Tell, TurnState
 from .transcript import ResultStatus
 
 if TYPE_CHECKING:
+    from .ids import TurnId
     from .moves import Action
 
 
@@ -45,6 +45,7 @@ def _failed_times(state: TurnState, call: CallView) -> int:
 
 
 def starting(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
+    """The actions that start calls."""
     actions: list[Action] = []
     for call in calls:
         block = call.block
@@ -54,6 +55,7 @@ def starting(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
 
 
 def count_failures(state: TurnState, ended: tuple[CallView, ...]) -> tuple[tuple[str, str, int], ...]:
+    """How often each call has failed in a row, with these that ended."""
     counts = {(name, arguments): times for name, arguments, times in state.failures}
     for call in ended:
         key = (call.block.name, call.block.arguments)
@@ -65,6 +67,7 @@ def count_failures(state: TurnState, ended: tuple[CallView, ...]) -> tuple[tuple
 
 
 def settled_tells(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
+    """The events of calls that are settled."""
     tells = []
     for call in calls:
         if call.result is None:

@@ -25,7 +25,7 @@ def picodollars(value: Decimal | str | int) -> int:
     Raises:
         UsageError: not a decimal number, negative, a float, or finer than a picodollar.
     """
-    if isinstance(value, float) or isinstance(value, bool):
+    if isinstance(value, float | bool):
         msg = f"money is a string, an int or a Decimal, never a float: write {str(value)!r}"
         raise UsageError(msg)
     try:

@@ -111,6 +111,9 @@ class SupervisorDesk:
         actor = await parts.kernel.resident(path)
         if actor.owes or actor.active:
             return self.report(await parts.replies.wait_run(path))
+        if actor.last is not None:
+            await trio.lowlevel.checkpoint()
+            return self.report(actor.last)
         row = await parts.kernel.store.outcome(turn_id(path, actor.row.turns)) if actor.row.turns else None
         if row is None:
             msg = f"{path} never had a run: send() it something first"

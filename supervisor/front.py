@@ -56,7 +56,8 @@ class Supervisor:
         """Start a root agent; it lives in the supervisor.
 
         Args:
-            agent: which. task: its first message, or None.
+            agent: which.
+            task: its first message, or None.
             key: the same key is the same agent, also after a restart.
             budget: what it and all below it may spend; the agent's own where not given.
 
@@ -158,7 +159,9 @@ class Supervisor:
         """Raise a budget: what is set in `more` is added to the limits of the node (BUD-5).
 
         Args:
-            ref: whose budget. more: what is added. by: who grants it, for the record.
+            ref: whose budget.
+            more: what is added.
+            by: who grants it, for the record.
         """
         path = ref.path if isinstance(ref, AgentRef) else AgentId(ref)
         actor = await self._parts.kernel.resident(path)

@@ -11,7 +11,6 @@ from weakref import WeakValueDictionary
 
 import trio
 
-from actors.actor import Actor
 from actors.agent import closure
 from actors.changes import Bump, ChangeSet, Claim, Enqueue, Move, Placed, Shut
 from actors.errors import SpecMissing, UnknownPath
@@ -24,6 +23,7 @@ from .budgets import read_budget
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from actors.actor import Actor
     from actors.agent import Agent
     from actors.changes import AgentRow, Operation, Value, Values
     from actors.frames import Frames

@@ -78,14 +78,15 @@ class Life:
         outcome = over.outcome
         parts.children.questions_over(actor.path)
         if outcome is not None:
+            actor.last = outcome
             run_over = over.suspended is not None or not actor.mailbox.wants_turn
             parts.replies.turn_over(outcome, run_over=run_over)
             if outcome.status is Status.ABORTED:
                 self._aborted(actor, outcome)
         if over.suspended is not None:
             self.host.tell(AgentSuspended, {"reason": over.suspended})
-            if outcome is None:
-                self._give_up(actor, over)
+            if outcome is None and over.suspended != "leaving":
+                self._give_up(actor, over)  # those who wait through a leave are told at its end
         parts.replies.fulfil(actor.path, Need.UNWIND)
 
     def _aborted(self, actor: Actor, outcome: Outcome) -> None:
@@ -122,10 +123,12 @@ class Life:
         parts = self._parts
         if not actor.owes:
             parts.ledger.ended(actor.path)
+            if actor.last is not None:
+                parts.replies.run_over(actor.last)  # whoever came between the turn's end and now
             parts.replies.fulfil(actor.path, Need.STEP)
             parts.board.settled(actor.path)
         parts.replies.fulfil(actor.path, Need.UNWIND)
-        parts.stopping.moved(actor.path)
+        parts.stopping.moved()
         if parts.options.durable and not actor.owes and actor.intake is not Intake.OPEN:
             actor.conversation = None
 

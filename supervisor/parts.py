@@ -1,35 +1,98 @@
-"""The parts that one supervisor is made of, handed to each service as one thing. Built in `system.py` only."""
+"""The parts that one supervisor is made of, handed to each service as one thing. Built in `system.py` only.
+
+Services that need each other know each other by the Protocols here, so that no module imports in a circle.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
+import trio
+
+from actors.frames import Frames
+from actors.ids import AgentId, CallId, MessageId
+from actors.output import OutputSpec
+from actors.ports import Gate, Model
+from actors.ref import Desk
+from actors.running import Runner, Running
+from actors.watching import Board
+
+from .kernel import Kernel
+from .ledger import Ledger
+from .replies import Replies
+from .waits import WaitGraph
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import trio
-
     from actors.actor import Actor
     from actors.agent import Agent
-    from actors.frames import Frames
-    from actors.ids import AgentId
-    from actors.output import OutputSpec
-    from actors.ports import Gate, Model
-    from actors.ref import Desk
-    from actors.running import Runner
-    from actors.watching import Board
+    from actors.errors import CallboardError
+    from actors.messages import Envelope, Outcome
+    from actors.ref import Letter, Receipt
+    from actors.tools import Toolbox
+    from actors.waiting import Wait
 
-    from .calls import Calls
-    from .children import Children
-    from .kernel import Kernel
-    from .ledger import Ledger
-    from .life import Life
-    from .post import Post
-    from .replies import Replies
-    from .stopping import Stopping
-    from .waits import WaitGraph
+    from .starting import Start, Started
+
+
+# ruff: noqa: D102 - the classes that keep these Protocols say what each verb does
+
+
+class Posting(Protocol):
+    """The way into mailboxes (`post.py`)."""
+
+    async def send(self, path: AgentId, letters: Sequence[Letter]) -> tuple[Receipt, ...]: ...
+    def post(self, path: AgentId, letter: Letter) -> Receipt: ...
+    async def withdraw(self, receipt: Receipt) -> bool: ...
+    def pending(self) -> bool: ...
+
+
+class Parenting(Protocol):
+    """Starting agents, and children as tools (`children.py`)."""
+
+    async def start(self, start: Start) -> Started: ...
+    def toolbox(self, path: AgentId, agent: Agent) -> Toolbox: ...
+    def offers_bytes(self, path: AgentId, agent: Agent) -> int: ...
+    async def ask_upward(self, child: AgentId, ancestor: AgentId, text: str, wait: Wait) -> Outcome: ...
+    async def answer(self, question: MessageId, text: str) -> None: ...
+    def questions_over(self, ancestor: AgentId) -> None: ...
+
+
+class Barriers(Protocol):
+    """Ending things (`stopping.py`)."""
+
+    async def guarded(self, actor: Actor) -> None: ...
+    def moved(self) -> None: ...
+    def barred(self, path: AgentId) -> bool: ...
+    def below(self, path: AgentId) -> tuple[AgentId, ...]: ...
+    def go_on_closing(self, actor: Actor, envelope: Envelope) -> None: ...
+    async def abort(self, path: AgentId, reason: str, *, subtree: bool) -> None: ...
+    async def wait_aborted(self, path: AgentId) -> None: ...
+    async def close(self, path: AgentId, grace_s: float | None) -> None: ...
+    async def wait_closed(self, path: AgentId) -> None: ...
+    async def kill(self, path: AgentId, reason: str) -> None: ...
+    async def suspend(self, nodes: tuple[AgentId, ...], grace_s: float, reason: str = "leaving") -> None: ...
+    async def leave(self, mode: str, grace_s: float, hard_s: float) -> None: ...
+    def stuck(self) -> tuple[str, ...]: ...
+
+
+class RunningCalls(Protocol):
+    """The running calls of one agent (`calls.py`)."""
+
+    @property
+    def running(self) -> Mapping[CallId, Running]: ...
+    @property
+    def stuck(self) -> Mapping[CallId, Running]: ...
+    def cancel(self, call: CallId, reason: str) -> None: ...
+
+
+class Living(Protocol):
+    """One agent's life in this process (`life.py`)."""
+
+    @property
+    def calls(self) -> RunningCalls: ...
+    def fail_waiters(self, actor: Actor, error: CallboardError) -> None: ...
 
 
 @attrs.frozen
@@ -51,7 +114,12 @@ class Options:
 @final
 @attrs.define(eq=False)
 class Parts:
-    """What the services of one supervisor share."""
+    """What the services of one supervisor share.
+
+    Attributes:
+        outputs: types that messages owed, by name. lives: of the agents in memory.
+        leaving: how the supervisor is being left (`suspend`, `finish`, `close`, `abort`), or None.
+    """
 
     kernel: Kernel
     ledger: Ledger
@@ -65,12 +133,12 @@ class Parts:
     actors_nursery: trio.Nursery
     tools_nursery: trio.Nursery
     outputs: dict[str, OutputSpec] = attrs.field(factory=dict)
-    lives: dict[AgentId, Life] = attrs.field(factory=dict)
+    lives: dict[AgentId, Living] = attrs.field(factory=dict)
     leaving: str | None = None
-    post: Post = attrs.field(init=False)
+    post: Posting = attrs.field(init=False)
     desk: Desk = attrs.field(init=False)
-    children: Children = attrs.field(init=False)
-    stopping: Stopping = attrs.field(init=False)
+    children: Parenting = attrs.field(init=False)
+    stopping: Barriers = attrs.field(init=False)
 
     def models_of(self, agent: Agent) -> tuple[Model, ...]:
         """The chain an agent asks."""
@@ -79,18 +147,8 @@ class Parts:
         return tuple(self.options.resolve(item) for item in agent.model)
 
     def output(self, name: str | None, agent: Agent | None) -> OutputSpec | None:
-        """The output type of a name, or the agent's own where the name is its own or none is known of it."""
+        """The output type of a name: the agent's own, or one that a message owed."""
         if name is None:
             return None
         own = agent.output_spec if agent is not None else None
-        if own is not None and own.name == name:
-            return own
-        return self.outputs.get(name)
-
-    def life_of(self, actor: Actor) -> Life:
-        """The keeper of an actor."""
-        return self.lives[actor.path]
-
-    def all_calls(self) -> tuple[Calls, ...]:
-        """The calls of every agent in memory."""
-        return tuple(life.calls for life in self.lives.values())
+        return own if own is not None and own.name == name else self.outputs.get(name)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from actors.agent import Agent
+from actors.budget import Budget
 from actors.content import as_content
+from actors.ids import AgentId, CallId, MessageId
 
 if TYPE_CHECKING:
-    from actors.agent import Agent
-    from actors.budget import Budget
     from actors.content import Content
-    from actors.ids import AgentId, CallId, MessageId
 
 
 @attrs.frozen

@@ -55,23 +55,33 @@ class Stopping:
             finally:
                 self._scopes.pop(actor.path, None)
 
-    def moved(self, path: AgentId) -> None:
-        """An actor became passive."""
-        del path
+    def moved(self) -> None:
+        """An actor became passive, or a wait began: whoever waits for a state of the tree looks again."""
         self._moved.set()
         self._moved = trio.Event()
 
     async def _until(self, paths: Iterable[AgentId], *, idle: bool = False) -> None:
         """Wait until none of the agents is active (`idle`: nor owes anything)."""
-        actors = self._parts.kernel.actors
         watched = tuple(paths)
-
-        def busy() -> bool:
-            found = (actors.get(path) for path in watched)
-            return any(actor is not None and (actor.active or (idle and actor.due)) for actor in found)
-
-        while busy():
+        while self._busy(watched, idle=idle):
             await self._moved.wait()
+
+    def _busy(self, paths: tuple[AgentId, ...], *, idle: bool = False) -> bool:
+        actors = self._parts.kernel.actors
+        found = (actors.get(path) for path in paths)
+        return any(actor is not None and (actor.active or (idle and actor.due)) for actor in found)
+
+    def _cut_hopeless(self, nodes: tuple[AgentId, ...]) -> None:
+        """Cut turns off whose calls wait for agents that have stopped: they would wait for ever, and go on later."""
+        actors = self._parts.kernel.actors
+        active = [node for node in nodes if (actor := actors.get(node)) is not None and actor.active]
+        for node in active:
+            below = f"{node}/"
+            waits = self._parts.graph.waits_of(node)
+            if waits and not any(other.startswith(below) for other in active):
+                scope = self._scopes.get(node)
+                if scope is not None:
+                    scope.cancel()
 
     def barred(self, path: AgentId) -> bool:
         """Whether a barrier stands at or above the path."""
@@ -287,7 +297,9 @@ class Stopping:
             if actor is not None and actor.loop is not None:
                 actor.loop.suspend()
         with trio.move_on_after(grace_s):
-            await self._until(nodes)
+            while self._busy(nodes):
+                self._cut_hopeless(nodes)
+                await self._moved.wait()
         for node in nodes:
             scope = self._scopes.get(node)
             if scope is not None:
@@ -297,13 +309,13 @@ class Stopping:
         for node in nodes:
             actor = kernel.actors.get(node)
             if actor is not None and actor.owes:
-                self._parts.life_of(actor).fail_waiters(actor, error)
+                self._parts.lives[node].fail_waiters(actor, error)
 
     def stuck(self) -> tuple[str, ...]:
         """Calls whose code still runs, by name, with the stack they are stuck in (CLS-4)."""
-        found = []
-        for calls in self._parts.all_calls():
-            for running in (*calls.running.values(), *calls.stuck.values()):
-                if not running.done.is_set():
-                    found.append(f"{running.call.block.name} ({running.call.block.id})\n{running.stack()}")
-        return tuple(found)
+        return tuple(
+            f"{running.call.block.name} ({running.call.block.id})\n{running.stack()}"
+            for life in self._parts.lives.values()
+            for running in (*life.calls.running.values(), *life.calls.stuck.values())
+            if not running.done.is_set()
+        )

@@ -15,7 +15,6 @@ from actors.actor import Actor
 from actors.agent import closure
 from actors.errors import InsideLoop, Unfinished, UsageError
 from actors.frames import Frames
-from actors.ids import AgentId
 from actors.moves import TurnSpec
 from actors.running import Runner
 from actors.watching import Board
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from actors.agent import Agent, Child
     from actors.budget import Budget
     from actors.changes import AgentRow
+    from actors.ids import AgentId
     from actors.models.spec import ModelSpec
     from actors.ports import Model
     from actors.reports import Report
@@ -82,7 +82,8 @@ async def open_supervisor(
         budget: above all trees together.
         prices: dollars per million tokens, by model name.
         on_exit: `suspend` (the default with a store), `finish` (the default in memory) or `close`.
-        grace: seconds that turns have to end when it is left. hard: seconds from an abort to giving up.
+        grace: seconds that turns have to end when it is left.
+        hard: seconds from an abort to giving up.
         permits: requests to one model at once.
         inline: sync tools and the store run on this thread; for virtual clocks in tests.
 
@@ -94,30 +95,33 @@ async def open_supervisor(
     if on_exit is not None and on_exit not in ON_EXIT:
         msg = f"on_exit= is one of {', '.join(ON_EXIT)}; got {on_exit!r}"
         raise UsageError(msg)
+    body: Exception | None = None
     async with AsyncExitStack() as stack:
         models = Models(model, _model_builder(stack))
         opened = await stack.enter_async_context(_open_store(store, inline=inline))
         async with trio.open_nursery() as tools, trio.open_nursery() as actors:
             parts = _assemble(
                 store=opened,
-                models=models,
                 registry=closure(agents),
                 budget=budget,
                 prices=prices or {},
                 permits=permits,
-                tools=tools,
-                actors=actors,
+                nurseries=(tools, actors),
                 options=Options(models.default, models.resolve, grace, hard, durable=store is not None),
                 inline=inline,
             )
             mode = on_exit or ("finish" if store is None else "suspend")
             try:
                 yield Supervisor(parts, models)
-            except BaseException:
+            except BaseException as error:
                 await _leave(parts, "suspend" if store is not None else "abort", 0.0, hard)
-                raise
+                if not isinstance(error, Exception):
+                    raise
+                body = error  # raised below, where no nursery wraps it in a group
             else:
                 await _leave(parts, mode, grace, hard)
+    if body is not None:
+        raise body
 
 
 def _open_store(path: str | os.PathLike[str] | None, *, inline: bool) -> AbstractAsyncContextManager[Store]:
@@ -151,16 +155,15 @@ def _model_builder(stack: AsyncExitStack) -> Callable[[ModelSpec], Model]:
 def _assemble(
     *,
     store: Store,
-    models: Models,
     registry: Mapping[str, Agent],
     budget: Budget | None,
     prices: Mapping[str, Price],
     permits: int,
-    tools: trio.Nursery,
-    actors: trio.Nursery,
+    nurseries: tuple[trio.Nursery, trio.Nursery],
     options: Options,
     inline: bool,
 ) -> Parts:
+    tools, actors = nurseries
     graph = WaitGraph()
     frames = Frames(graph.leave)
     ledger = Ledger(budget)
@@ -199,15 +202,17 @@ def _assemble(
         return _make_actor(parts, agent, row)
 
     kernel.make_actor = make_actor
-    graph.watch(lambda path: _hurry(kernel, path))
+    graph.watch(lambda path: _waited_for(parts, path))
     return parts
 
 
-def _hurry(kernel: Kernel, path: AgentId) -> None:
-    """Somebody waits for this agent: where only those may begin, it may now."""
-    actor = kernel.actors.get(path)
-    if actor is not None:
-        actor.wake()
+def _waited_for(parts: Parts, path: AgentId) -> None:
+    """Somebody begins to wait for this agent: while we leave, it may begin a turn for that."""
+    if parts.leaving is not None:
+        actor = parts.kernel.actors.get(path)
+        if actor is not None:
+            actor.wake()
+        parts.stopping.moved()
 
 
 def _make_actor(parts: Parts, agent: Agent, row: AgentRow) -> Actor:
@@ -246,7 +251,8 @@ def run_sync(agent: Agent, task: object, **options: object) -> Report:
     """Run an agent from code without an event loop.
 
     Args:
-        agent: which. task: what it is asked.
+        agent: which.
+        task: what it is asked.
         **options: of `open_supervisor`; `key` goes to `run`.
 
     Raises:

@@ -1,0 +1,1 @@
+"""Suites and servers for tests, ours and the users'."""
