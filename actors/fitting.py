@@ -239,6 +239,9 @@ def _meant(problem: Problem, branches: list[list[Problem]]) -> list[Problem]:
 
 
 def _kinds(schema: Schema) -> set[str]:
+    """The JSON types that a schema takes freely; an enumeration takes its own values only."""
+    if "enum" in schema:
+        return set()
     if "anyOf" in schema:
         return set().union(*(_kinds(member) for member in schema["anyOf"]))
     kind = schema.get("type", "string")  # what takes anything takes text

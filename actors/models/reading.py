@@ -49,8 +49,9 @@ def results(request: ModelRequest) -> list[Seen]:
             case ResultRecord():
                 texts[record.wire_id] = text_of(record.content)
             case ResponseRecord():
-                calls = record.calls if texts else ()
-                return [Seen(one.name, one.arguments, texts[one.wire_id]) for one in calls if one.wire_id in texts]
+                return [
+                    Seen(one.name, one.arguments, texts[one.wire_id]) for one in record.calls if one.wire_id in texts
+                ]
             case _:
                 continue
     return []

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import math
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
 import hypothesis.strategies as st
+import msgspec
 import pytest
 from hypothesis import given
 
@@ -36,6 +37,14 @@ class Point:
 
     x: int
     y: float = 0.0
+
+
+@attrs.frozen(slots=False)
+class Seen:
+    """Has a field that nobody gives."""
+
+    name: str
+    count: int = attrs.field(init=False, default=0)
 
 
 @tool
@@ -368,12 +377,19 @@ def test_a_list_or_object_sent_as_text_is_read_and_recorded() -> None:
 
     parsed = plan.parse(json.dumps({"steps": "[1, 2]", "options": '{"a": "b"}', "note": "[1]"}))
     assert parsed == Parsed({"steps": [1, 2], "options": {"a": "b"}, "note": "[1]"}, ("steps", "options"))
+    either = tool(pick)
+    assert arguments(either.parse('{"which": "[1]", "short": "ab"}')) == {"which": [1], "short": "ab"}
+    assert "short: " in refusal(either.parse('{"which": "all", "short": "[1]"}'))
     whole = plan.parse(json.dumps(json.dumps({"steps": [1]})))
     assert isinstance(whole, Parsed)
     assert (whole.arguments["steps"], whole.repaired) == ([1], ("the arguments",))
     assert 'steps: got the text "[1, 2"' in refusal(plan.parse('{"steps": "[1, 2"}'))
     assert 'steps: got the text "5"' in refusal(plan.parse('{"steps": "5"}'))
     assert 'steps[0]: got the text "x"' in refusal(plan.parse(json.dumps({"steps": '["x"]'})))
+
+
+def pick(which: Literal["all"] | list[int], short: Annotated[str, msgspec.Meta(max_length=2)] | list[int]) -> None:
+    """Takes text of its own in both places: a word, and anything short."""
 
 
 def test_repairs_are_bounded() -> None:
@@ -530,6 +546,7 @@ PICTURE = Image("image/png", data="aGk=")
         (None, int | None, ("null",)),
         (Point(1), Point, ('{"x":1,"y":0.0}',)),
         ([Point(1)], list[Point], ('[{"x":1,"y":0.0}]',)),
+        (Seen("x"), Seen, ('{"name":"x","count":0}',)),
         ({"é": 1.5}, dict[str, float], ('{"é":1.5}',)),
         (PICTURE, Image, (PICTURE,)),
         (["look:", PICTURE], list[str | Image], ("look:", PICTURE)),

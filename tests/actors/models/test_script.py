@@ -236,6 +236,9 @@ async def test_a_resumed_agent_goes_on_behind_its_responses() -> None:
     response = await script.request(ask("adder", *records), nothing)
     assert response.blocks == (WireCall("call_2", "add", "{}"),)
     assert await texts(script, "adder") == ["end"]
+    stalled = Script({"adder": [hang(), ("half", hang()), "two"]})
+    resumed = await stalled.request(ask("adder", said("x"), replied("half")), nothing)
+    assert resumed.blocks == (TextBlock("two"),)
     fresh = Script({"adder": ["one", "two"]})
     with pytest.raises(Rejected, match="all 2 steps"):
         await fresh.request(ask("adder", said("x"), replied("one"), replied("two"), replied("three")), nothing)
