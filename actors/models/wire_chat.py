@@ -154,7 +154,7 @@ class ChatDecoder:
         choices = chunk.get("choices")
         if isinstance(choices, list):
             for choice in choices:
-                if isinstance(choice, dict) and choice.get("index") in {0, None}:
+                if isinstance(choice, dict) and (choice.get("index") or 0) == 0:
                     self._choice(choice)
         if name == "error" or looks_like_error(chunk):
             self._error = classify_event(chunk)
@@ -224,7 +224,7 @@ class ChatDecoder:
                 self._said.reason(as_text(thinking) or inner)
             elif kind == "refusal":
                 self._refuse(as_text(item.get("refusal")))
-            elif kind in {"text", "output_text", None}:
+            elif kind is None or as_text(kind) in {"text", "output_text"}:
                 self._say(as_text(item.get("text")))
 
     def _say(self, piece: str) -> None:

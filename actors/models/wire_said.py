@@ -99,7 +99,7 @@ class Said:
         """Replay data of the reasoning came; the pieces of one entry become one again (Q18)."""
         last = self._details[-1] if self._details else _NO_MAP
         same = last.get("type") == item.get("type") and last.get("index") == item.get("index")
-        if last and same and item.get("type") in _MERGED:
+        if last and same and as_text(item.get("type")) in _MERGED:
             field = "text" if "text" in item else "summary"
             joined = as_text(last.get(field)) + as_text(item.get(field))
             last.update({key: value for key, value in item.items() if value is not None})
