@@ -39,8 +39,7 @@ from .transcript import (
 from .usage import Amounts, Usage
 
 T = TypeVar("T")
-Raw: TypeAlias = dict[str, Any]
-"""A JSON object as it was read."""
+Raw: TypeAlias = dict[str, Any]  # a JSON object as it was read
 Upgrade: TypeAlias = Callable[[Raw], Raw]
 _Hook: TypeAlias = Callable[[Any], Any]
 
@@ -254,7 +253,7 @@ def _unstructure_class(stored: Stored, converter: cattrs.Converter) -> _Hook:
 
 
 def _tagged(cls: type) -> bool:
-    return cls in _ROOTS or any(cls in get_args(union) for union in _UNIONS)
+    return any(cls in get_args(union) for union in _UNIONS)
 
 
 def _unstructure_sequence(kind: Any, converter: cattrs.Converter) -> _Hook:
@@ -295,29 +294,26 @@ def make_converter(table: tuple[Stored, ...] = STORED, *, detailed: bool = False
         detailed: errors tell the path; slower.
     """
     by_class = check_table(table)
+
+    def is_tuple(kind: Any) -> bool:
+        return get_origin(kind) is tuple
+
     converter = cattrs.Converter(detailed_validation=detailed, omit_if_default=True, forbid_extra_keys=True)
     for primitive, name in ((str, "text"), (int, "a whole number"), (bool, "true or false")):
         converter.register_structure_hook(primitive, _exactly(primitive, name))
     # a class of its own: else these, which are text too, would be left as plain text
     converter.register_structure_hook(enum.StrEnum, _structure_enums())
-    converter.register_structure_hook_factory(_is_tuple, _structure_tuple)
+    converter.register_structure_hook_factory(is_tuple, _structure_tuple)
     converter.register_unstructure_hook_func(lambda kind: _plain(kind) or _optional_plain(kind), identity)
-    converter.register_unstructure_hook_factory(_is_tuple, _unstructure_sequence)
-    converter.register_structure_hook_factory(
-        by_class.__contains__, lambda cls, own: _structure_class(by_class[cls], own)
-    )
-    converter.register_unstructure_hook_factory(
-        by_class.__contains__, lambda cls, own: _unstructure_class(by_class[cls], own)
-    )
+    converter.register_unstructure_hook_factory(is_tuple, _unstructure_sequence)
+    known = by_class.__contains__
+    converter.register_structure_hook_factory(known, lambda cls, own: _structure_class(by_class[cls], own))
+    converter.register_unstructure_hook_factory(known, lambda cls, own: _unstructure_class(by_class[cls], own))
     for union in _UNIONS:
         members = tuple(by_class[cls] for cls in get_args(union) if cls in by_class)
         converter.register_structure_hook(union, _structure_tagged(members, converter))
         converter.register_unstructure_hook(union, _unstructure_tagged(members, converter))
     return converter
-
-
-def _is_tuple(kind: Any) -> bool:
-    return get_origin(kind) is tuple
 
 
 # -- the forms that stores write ---------------------------------------------------------------------------------
@@ -334,7 +330,9 @@ class Form(Generic[T]):
         self._table = table
         converter = make_converter(table)
         members = tuple(stored for stored in table if stored.cls in classes)
-        self._encoders: dict[type, _Hook] = {cls: converter.get_unstructure_hook(cls) for cls in classes}
+        self._encoders: dict[type, tuple[_Hook, str]] = {
+            stored.cls: (converter.get_unstructure_hook(stored.cls), stored.tag) for stored in members
+        }
         self._decode = _structure_tagged(members, converter)
 
     def encode(self, value: T) -> bytes:
@@ -343,11 +341,13 @@ class Form(Generic[T]):
         Raises:
             InternalError: the value is none of the form's classes.
         """
-        encoder = self._encoders.get(type(value))
-        if encoder is None:
+        found = self._encoders.get(type(value))
+        if found is None:
             msg = f"{type(value).__name__} is not a {self.name}"
             raise InternalError(msg)
+        encoder, tag = found
         raw = encoder(value)
+        raw[TAG] = tag
         try:
             return msgspec.json.encode(raw)
         except UnicodeEncodeError:  # a lone surrogate: models do write half an emoji
@@ -361,10 +361,10 @@ class Form(Generic[T]):
         """
         try:
             return cast("T", self._decode(_parsed(data), None))
-        except Exception as error:  # noqa: BLE001 - whatever the bytes did: it is told again, with the path
-            raise self._explained(data, error) from None
+        except Exception:  # noqa: BLE001 - whatever the bytes did; read again, slowly, it tells its path
+            raise self._explained(data) from None
 
-    def _explained(self, data: bytes, error: Exception) -> Corrupt:
+    def _explained(self, data: bytes) -> Corrupt:
         converter = make_converter(self._table, detailed=True)
         members = tuple(stored for stored in self._table if stored.cls in self._classes)
         try:
@@ -372,9 +372,11 @@ class Form(Generic[T]):
         except cattrs.BaseValidationError as detailed:
             told = cattrs.transform_error(detailed, path="$", format_exception=_told)
             return Corrupt(f"a {self.name} cannot be read: {'; '.join(told)}")
-        except (_Unreadable, ValueError) as plain:
-            return Corrupt(f"a {self.name} cannot be read: {plain} @ $")
-        return Corrupt(f"a {self.name} cannot be read: {error!r}")
+        except Exception as plain:  # noqa: BLE001 - as above; what has no path is at the root
+            return Corrupt(
+                f"a {self.name} cannot be read: {plain if isinstance(plain, ValueError) else repr(plain)} @ $"
+            )
+        return Corrupt(f"a {self.name} cannot be read")
 
 
 def _parsed(data: bytes) -> object:
@@ -389,8 +391,6 @@ def _told(error: BaseException, kind: type | None) -> str:
         return str(error)
     return cattrs.v.format_exception(error, kind)
 
-
-_ROOTS: Final = (AgentRow, CallRow, OutcomeRow, KvRow, Envelope)
 
 RECORD: Final = cast("Form[Record]", Form("record", get_args(Record)))
 AGENT: Final = cast("Form[AgentRow]", Form("agent row", (AgentRow,)))

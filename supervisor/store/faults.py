@@ -6,6 +6,7 @@ ambiguous one: everything is written, and the caller is told that it is not.
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING
 
 from actors.errors import StoreError, Unavailable, UsageError
@@ -27,68 +28,25 @@ def _injected() -> StoreError:
     return Unavailable("an injected fault: the commit failed")
 
 
-class FaultyStore:
-    """A `Store` around another; reads and `own` pass through.
+class Fault(enum.Enum):
+    """When a commit fails."""
 
-    Args:
-        store: the one that is used.
-        at: which commit fails, counted from 1; 0: none, for counting them.
-        forever: every commit from that one on fails too.
-        applied: the failing commit is written first, and fails nevertheless (ambiguous).
-        error: makes the error that is raised.
+    BEFORE = "before"
+    """Nothing of it is written."""
+    AFTER = "after"
+    """All of it is written, and the caller is told that it is not: what a lost connection does."""
 
-    Attributes:
-        commits: how many were asked for. faults: how many were failed.
-    """
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        at: int,
-        forever: bool = False,
-        applied: bool = False,
-        error: Callable[[], StoreError] = _injected,
-    ) -> None:
-        if at < 0:
-            raise UsageError(f"FaultyStore(at=...) counts commits from 1, or is 0 for none; got {at}")
+class PassingReader:
+    """The reads of another store."""
+
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._at = at
-        self._forever = forever
-        self._applied = applied
-        self._error = error
-        self.commits = 0
-        self.faults = 0
-
-    def __repr__(self) -> str:
-        return f"<FaultyStore at={self._at} {self.commits} commits, {self.faults} faults of {self._store!r}>"
-
-    async def commit(self, change_set: ChangeSet) -> Values:
-        """Write a change set, as `Store.commit`, or fail it."""
-        self.commits += 1
-        if not self._at or not (self.commits == self._at or (self._forever and self.commits > self._at)):
-            return await self._store.commit(change_set)
-        self.faults += 1
-        if self._applied:
-            await self._store.commit(change_set)
-        raise self._error()
-
-    def heal(self) -> None:
-        """Fail nothing more."""
-        self._at = 0
 
     @property
     def id(self) -> str:
         """The other's."""
         return self._store.id
-
-    async def own(self, tree: TreeId) -> int:
-        """Take ownership of a tree."""
-        return await self._store.own(tree)
-
-    def statistics(self) -> StoreStatistics:
-        """What the other has done."""
-        return self._store.statistics()
 
     async def load_agent(self, agent: AgentId) -> StoredAgent | None:
         """Read an agent."""
@@ -139,3 +97,62 @@ class FaultyStore:
     async def close(self) -> None:
         """Close the other."""
         await self._store.close()
+
+
+class FaultyStore(PassingReader):
+    """A `Store` around another; reads and `own` pass through.
+
+    Args:
+        store: the one that is used.
+        at: which commit fails, counted from 1; 0: none, for counting them.
+        when: before it is written or after, ambiguously.
+        forever: every commit from that one on fails too.
+        error: makes the error that is raised.
+
+    Attributes:
+        commits: how many were asked for. faults: how many were failed.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        at: int,
+        when: Fault = Fault.BEFORE,
+        forever: bool = False,
+        error: Callable[[], StoreError] = _injected,
+    ) -> None:
+        if at < 0:
+            raise UsageError(f"FaultyStore(at=...) counts commits from 1, or is 0 for none; got {at}")
+        super().__init__(store)
+        self._at = at
+        self._forever = forever
+        self._when = when
+        self._error = error
+        self.commits = 0
+        self.faults = 0
+
+    def __repr__(self) -> str:
+        return f"<FaultyStore at={self._at} {self.commits} commits, {self.faults} faults of {self._store!r}>"
+
+    async def commit(self, change_set: ChangeSet) -> Values:
+        """Write a change set, as `Store.commit`, or fail it."""
+        self.commits += 1
+        if not self._at or not (self.commits == self._at or (self._forever and self.commits > self._at)):
+            return await self._store.commit(change_set)
+        self.faults += 1
+        if self._when is Fault.AFTER:
+            await self._store.commit(change_set)
+        raise self._error()
+
+    def heal(self) -> None:
+        """Fail nothing more."""
+        self._at = 0
+
+    async def own(self, tree: TreeId) -> int:
+        """Take ownership of a tree."""
+        return await self._store.own(tree)
+
+    def statistics(self) -> StoreStatistics:
+        """What the other has done."""
+        return self._store.statistics()

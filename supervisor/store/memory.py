@@ -16,7 +16,7 @@ from actors.messages import Queued
 
 from .base import PAGE, MessageView, StoredAgent, StoreStatistics
 from .checks import call_order
-from .memory_tables import Message, Tables
+from .memory_tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,57 +27,21 @@ if TYPE_CHECKING:
     from actors.messages import ReceiptState
     from actors.transcript import Record
 
+    from .memory_rows import Message
 
-class MemoryStore:
-    """A `Store` that lives as long as its process.
 
-    Commits do not yield; reads are checkpoints, as those of a file are. One process, one thread: a second owner is
-    another task with another epoch. It keeps the invariants of `Store`, and no epoch per row: nothing outlives it.
-    """
+class MemoryReader:
+    """The reads of a store in memory. Each is a checkpoint, as those of a file are."""
 
-    def __init__(self, store_id: str) -> None:
+    def __init__(self, store_id: str, tables: Tables) -> None:
         self._id = store_id
-        self._tables = Tables()
+        self._tables = tables
         self._closed = False
-        self._commits = 0
-        self._refused = 0
-
-    def __repr__(self) -> str:
-        return f"<MemoryStore {len(self._tables.agents)} agents, {self._commits} commits>"
 
     @property
     def id(self) -> str:
         """The random name of this store."""
         return self._id
-
-    async def commit(self, change_set: ChangeSet) -> Values:
-        """Write a change set, as `Store.commit`; it does not yield."""
-        return self.commit_nowait(change_set)
-
-    def commit_nowait(self, change_set: ChangeSet) -> Values:
-        """Write a change set from synchronous code; the same as `commit`."""
-        self._check_open()
-        try:
-            values = self._tables.carry_out(change_set)
-        except BaseException:
-            self._refused += 1
-            raise
-        self._commits += 1
-        return values
-
-    async def own(self, tree: TreeId) -> int:
-        """Take ownership of a tree, as `Store.own`; it does not yield."""
-        self._check_open()
-        epochs = self._tables.epochs
-        epochs[tree] = epochs.get(tree, 0) + 1
-        self._commits += 1
-        return epochs[tree]
-
-    def statistics(self) -> StoreStatistics:
-        """What it has done so far."""
-        return StoreStatistics(commits=self._commits, refused=self._refused)
-
-    # -- reading -------------------------------------------------------------------------------------------------
 
     async def load_agent(self, agent: AgentId) -> StoredAgent | None:
         """Read an agent, as `Reader.load_agent`."""
@@ -154,12 +118,61 @@ class MemoryStore:
             return ()
         return _in_order(message for message in found.messages[after:] if message.state in states)[:limit]
 
-    # -- its life ------------------------------------------------------------------------------------------------
-
     async def close(self) -> None:
         """Close it; what it held stays until it is collected."""
         self._closed = True
         await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def _read(self) -> None:
+        self._check_open()
+        await trio.lowlevel.checkpoint()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("the memory store is closed; open another")
+
+
+class MemoryStore(MemoryReader):
+    """A `Store` that lives as long as its process.
+
+    Commits do not yield; reads are checkpoints. One process, one thread: a second owner is another task with another
+    epoch. It keeps the invariants of `Store`, and no epoch per row: nothing outlives it.
+    """
+
+    def __init__(self, store_id: str) -> None:
+        super().__init__(store_id, Tables())
+        self._commits = 0
+        self._refused = 0
+
+    def __repr__(self) -> str:
+        return f"<MemoryStore {len(self._tables.agents)} agents, {self._commits} commits>"
+
+    async def commit(self, change_set: ChangeSet) -> Values:
+        """Write a change set, as `Store.commit`; it does not yield."""
+        return self.commit_nowait(change_set)
+
+    def commit_nowait(self, change_set: ChangeSet) -> Values:
+        """Write a change set from synchronous code; the same as `commit`."""
+        self._check_open()
+        try:
+            values = self._tables.carry_out(change_set)
+        except BaseException:
+            self._refused += 1
+            raise
+        self._commits += 1
+        return values
+
+    async def own(self, tree: TreeId) -> int:
+        """Take ownership of a tree, as `Store.own`; it does not yield."""
+        self._check_open()
+        epochs = self._tables.epochs
+        epochs[tree] = epochs.get(tree, 0) + 1
+        self._commits += 1
+        return epochs[tree]
+
+    def statistics(self) -> StoreStatistics:
+        """What it has done so far."""
+        return StoreStatistics(commits=self._commits, refused=self._refused)
 
     async def __aenter__(self) -> Self:
         await trio.lowlevel.checkpoint()
@@ -169,14 +182,6 @@ class MemoryStore:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def _read(self) -> None:
-        self._check_open()
-        await trio.lowlevel.checkpoint()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise Unavailable("the memory store is closed; open another")
 
 
 def _in_order(messages: Iterable[Message]) -> tuple[Queued, ...]:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
-import attrs
-
 from actors.changes import (
     AgentRow,
     Append,
@@ -18,7 +16,6 @@ from actors.changes import (
     Claim,
     Enqueue,
     Erase,
-    Intake,
     KvRow,
     Move,
     Operation,
@@ -32,10 +29,10 @@ from actors.changes import (
     Values,
 )
 from actors.ids import MessageId, TurnId, agent_of, tree_of
-from actors.messages import Envelope, Lane, ReceiptState
-from actors.transcript import Record
+from actors.messages import Lane, ReceiptState
 
 from . import checks
+from .memory_rows import Agent, Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,47 +46,6 @@ _MOVABLE: Final = (Lane.STEER, Lane.SEND)
 _Key = TypeVar("_Key")
 _R = TypeVar("_R")
 _Undo: TypeAlias = "list[tuple[Callable[..., None], tuple[object, ...]]]"
-
-
-@attrs.define(eq=False)
-class Message:
-    """A message and where it is."""
-
-    seq: int
-    envelope: Envelope
-    size: int
-    state: ReceiptState = ReceiptState.QUEUED
-    turn: TurnId | None = None
-    reason: str | None = None
-
-
-@attrs.define(eq=False)
-class LaneCount:
-    """What a lane holds, reserved places left out (STORE-3)."""
-
-    depth: int = 0
-    size: int = 0
-
-
-@attrs.define(eq=False)
-class Agent:
-    """What is kept for one agent."""
-
-    row: AgentRow
-    intake: Intake = Intake.OPEN
-    queued: int = 0
-    records: list[Record] = attrs.Factory(list)
-    messages: list[Message] = attrs.Factory(list)
-    waiting: dict[MessageId, Message] = attrs.Factory(dict)
-    control: LaneCount = attrs.Factory(LaneCount)
-    steer: LaneCount = attrs.Factory(LaneCount)
-    send: LaneCount = attrs.Factory(LaneCount)
-
-    def lane(self, lane: Lane) -> LaneCount:
-        """The counts of a lane; by identity, which is faster than a table keyed by an enum."""
-        if lane is Lane.SEND:
-            return self.send
-        return self.steer if lane is Lane.STEER else self.control
 
 
 class Tables:
