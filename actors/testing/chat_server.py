@@ -356,7 +356,13 @@ async def serve_chat(model: Model, *, key: str | None = None) -> AsyncIterator[C
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listeners[0].socket.getsockname()[1]
     server = ChatServer(model, f"http://127.0.0.1:{port}/v1", key)
+    failed: Exception | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, server.handle, listeners)
-        yield server
+        try:
+            yield server
+        except Exception as error:  # noqa: BLE001 - the block's own error leaves as it is, not wrapped in a group of ours
+            failed = error
         nursery.cancel_scope.cancel()
+    if failed is not None:
+        raise failed
