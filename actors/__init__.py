@@ -49,6 +49,7 @@ from .happenings import (
     AttemptDiscarded,
     BudgetStage,
     Event,
+    HookFailed,
     MessageAccepted,
     MessageConsumed,
     MessageDead,
@@ -71,6 +72,7 @@ from .happenings import (
     TurnEnded,
     TurnStarted,
 )
+from .hooks import Hooks, Moment, Send, Steer, guard
 from .messages import LaneBound, Status
 from .models.script import Script, broken, call, overloaded, rejected
 from .ports import Model, ModelRequest, Response, WireCall
@@ -105,6 +107,8 @@ __all__ = [
     "Exhausted",
     "Fenced",
     "File",
+    "HookFailed",
+    "Hooks",
     "Image",
     "InsideLoop",
     "InternalError",
@@ -124,6 +128,7 @@ __all__ = [
     "Missed",
     "Model",
     "ModelRequest",
+    "Moment",
     "NewerSchema",
     "NoteWritten",
     "Overloaded",
@@ -140,10 +145,12 @@ __all__ = [
     "Response",
     "ResponseEnded",
     "Script",
+    "Send",
     "SpawnLimit",
     "SpecChanged",
     "SpecMissing",
     "Status",
+    "Steer",
     "StoreError",
     "Text",
     "TextDelta",
@@ -165,6 +172,7 @@ __all__ = [
     "WireCall",
     "broken",
     "call",
+    "guard",
     "overloaded",
     "rejected",
     "tool",

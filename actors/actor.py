@@ -28,7 +28,10 @@ class Keeper(Protocol):
     """The supervisor, as an actor's life needs it."""
 
     @property
-    def host(self) -> Host: ...
+    def host(self) -> Host:
+        """The loop's side of it."""
+        ...
+
     def spawn(self, actor: Actor) -> None:
         """Start the actor's task, in a context of its own."""
 
@@ -45,6 +48,9 @@ class Keeper(Protocol):
 
     def turn_over(self, actor: Actor, over: Over) -> None:
         """A turn ended: tell those who wait."""
+
+    async def after_turn(self, actor: Actor, over: Over) -> None:
+        """The hooks behind a turn."""
 
     def settled(self, actor: Actor) -> None:
         """Nothing is due any more; the actor is about to be passive."""
@@ -181,6 +187,8 @@ class Actor:
         if over.suspended is not None:
             self.suspended = over.suspended
         self.keeper.turn_over(self, over)
+        if self.spec.hooks:
+            await self.keeper.after_turn(self, over)
 
     def _owed(self) -> bool:
         """Whether a turn found open owes a response, by the last durable record (REC-1)."""

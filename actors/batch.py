@@ -159,6 +159,11 @@ def recover(calls: tuple[CallView, ...], turn: TurnId) -> tuple[tuple[CallView, 
 _NEVER_AGAIN: Final = frozenset({Effect.ONCE, Effect.STORE})
 
 
+def results(calls: tuple[CallView, ...]) -> tuple[ResultRecord, ...]:
+    """The results that are there, in call order."""
+    return tuple(call.result for call in calls if call.result is not None)
+
+
 def finished(calls: tuple[CallView, ...]) -> bool:
     """Whether every call is settled."""
     return all(call.state is CallState.SETTLED for call in calls)

@@ -18,12 +18,9 @@ from .usage import MICROSECONDS, Amounts
 if TYPE_CHECKING:
     from .changes import Operation
     from .errors import CallboardError
-    from .messages import Asked, Failure
+    from .messages import Failure
     from .moves import Action, Cut, TurnState
     from .transcript import Record
-
-CALLS_LISTED: Final = 64
-"""How many of a run's calls a report lists: the last."""
 
 _NO_BOUND: Final = LaneBound()
 
@@ -77,7 +74,6 @@ def outcome(
     status: Status,
     *,
     failure: Failure | None = None,
-    question: Asked | None = None,
 ) -> Outcome:
     """The turn as those who asked are told of it."""
     row = state.row
@@ -95,7 +91,6 @@ def outcome(
         spent=row.run_spent,
         cost_known=row.cost_known,
         failure=failure,
-        question=question,
         calls=tuple(CallDone(call, name, what) for call, name, what in state.done),
     )
 
@@ -165,15 +160,21 @@ def abort(state: TurnState, event: Cut, before: tuple[Action, ...]) -> Step:
 
 def nothing(state: TurnState) -> Step:
     """There is nothing to do: no turn was needed, and none is left behind (CON-5)."""
+    opened = state.row.open
+    assert opened is not None, "only an open turn can come to nothing"
     abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
-    return Step(evolve(state, phase=Phase.OVER, ticket=None), (), (*abandon, Over()))
+    row = evolve(state.row, open=None, owes=False, suspended=None)
+    commit = (Put(row),) if opened.tries else ()  # one that the store has open would be found again and again
+    return Step(evolve(state, row=row, phase=Phase.OVER, ticket=None), commit, (*abandon, Over()))
 
 
 def suspend(state: TurnState, now: float, reason: str, error: Exhausted | None = None) -> Step:
     """Stop here; what is settled becomes durable, what is queued stays queued (CLS-5)."""
     state = evolve(state, mail=())
-    if not state.pending and error is None:
-        return suspended(state, (), (), (), reason=reason)
+    opened = state.row.open
+    assert opened is not None, "only an open turn is suspended"
+    if not opened.step and not state.pending and error is None:
+        return suspended(state, (), (), (), reason=reason)  # the store knows nothing of this turn, or all of it
     if error is not None:
         state = evolve(state, row=evolve(state.row, suspended=reason, owes=True))
     told = outcome(state, Status.PARKED, failure=failure_of(error)) if error is not None else None

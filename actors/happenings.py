@@ -138,6 +138,14 @@ class NoteWritten(Event):
     text: str
 
 
+@attrs.frozen(kw_only=True)
+class HookFailed(Event):
+    """A hook raised; where it decides, or is a guard, the turn fails with it (HOK-1)."""
+
+    hook: str
+    error: str
+
+
 # -- model requests ----------------------------------------------------------------------------------------------
 
 

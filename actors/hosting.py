@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from .moves import CallOutcome, CallView, Looked, Point
     from .output import OutputSpec
     from .ports import Gate, Model, ModelRequest
+    from .tools import Toolbox
     from .transcript import Window
 
 DeliverCall: TypeAlias = "Callable[[CallOutcome], None]"
-DeliverHook: TypeAlias = "Callable[[CallboardError | None], None]"
+DeliverHook: TypeAlias = "Callable[[CallboardError | None, Toolbox | None], None]"
 
 
 class Host(Protocol):
@@ -78,7 +79,7 @@ class Host(Protocol):
         """Wait, for a bounded time, until they are done; then name those that are not (REQ-2)."""
 
     def start_hook(self, point: Point, deliver: DeliverHook) -> None:
-        """Call the hooks of a point; `deliver` hears the error of one that decides, or None."""
+        """Call the hooks of a point; `deliver` hears the error of one that decides, and the tools that one chose."""
         ...
 
     def tell(self, event: type[Event], values: Mapping[str, object]) -> None:

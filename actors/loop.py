@@ -258,7 +258,9 @@ class TurnLoop:
                 host.cancel_calls(calls)
             case CallHook(point=point):
                 generation = self._generation
-                host.start_hook(point, lambda error: self._answer(generation, HookReturned(host.now(), error)))
+                host.start_hook(
+                    point, lambda error, box: self._answer(generation, HookReturned(host.now(), error, box))
+                )
             case CutStream():
                 self._stream.cancel()
             case Abandon(ticket=ticket):

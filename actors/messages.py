@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from .content import Content, Trust, size_of
-from .errors import CallboardError
 from .ids import AgentId, CallId, MessageId, RunId, TurnId
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
+
+if TYPE_CHECKING:
+    from .errors import CallboardError
 
 
 class Lane(enum.StrEnum):

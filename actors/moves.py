@@ -23,10 +23,20 @@ from .messages import Failure, Outcome, Queued
 from .output import OutputSpec
 from .ports import Served, WireCall
 from .tools import Toolbox
-from .transcript import CallBlock, NoteRecord, ReasoningBlock, Record, ResultRecord, ResultStatus, TextBlock
+from .transcript import (
+    CallBlock,
+    NoteRecord,
+    ReasoningBlock,
+    Record,
+    ResponseRecord,
+    ResultRecord,
+    ResultStatus,
+    TextBlock,
+)
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
 
 if TYPE_CHECKING:
+    from .changes import OpenTurn
     from .tools import Tool
 
     AnyTool: TypeAlias = Tool[..., object]
@@ -112,12 +122,14 @@ class TurnState:
         row: the agent's row as last committed. head: records committed.
         pending: records not committed yet. settled: ids of the calls whose results are in `pending`.
         mail: messages chosen for the next commit. owed: the conversation owes an answer.
-        ticket: admission in hand. waiting: the gate was asked to wait.
+        ticket: admission in hand; held: what it reserved. waiting: the gate was asked to wait.
         last_text, model: of the last response. invalid_rows: responses in a row with only invalid calls.
         failures: name and arguments of calls that failed in a row, and how often.
         repairs: structured answers asked again. last_chance: no tools are offered from now on, and why.
         exhausted: the refusal that the wrap-up answers. suspending: stop at the next commit.
+        refused: why the turn fails once it has taken what it would have answered. conflicts: claims failed in a row.
         since: the time up to which active seconds are counted. done: calls settled in this run, the last of them.
+        response: what `after_response` hooks see before it is committed.
         after_batch: a note that goes behind the results. note_last: the last of `pending` is a failure note, which
             goes behind the mail. then: where a hook's answer leads.
     """
@@ -132,6 +144,7 @@ class TurnState:
     mail: tuple[Queued, ...] = ()
     owed: bool = False
     ticket: object = None
+    held: Amounts = NOTHING
     waiting: bool = False
     toolbox: Toolbox | None = None
     output: OutputSpec | None = None
@@ -143,12 +156,15 @@ class TurnState:
     repairs: int = 0
     last_chance: str | None = None
     exhausted: Exhausted | None = None
+    refused: CallboardError | None = None
+    conflicts: int = 0
     suspending: bool = False
     since: float = 0.0
     done: tuple[tuple[CallId, str, str], ...] = ()
     after_batch: NoteRecord | None = None
     note_last: bool = False
     then: Point | None = None
+    response: Responded | None = None
 
 
 # -- what comes in -----------------------------------------------------------------------------------------------
@@ -156,19 +172,31 @@ class TurnState:
 
 @attrs.frozen
 class Begin:
-    """The turn begins, or goes on after a restart with the calls that the store still had open."""
+    """The turn begins, or goes on after a restart.
+
+    Attributes:
+        open_calls: those that the store still had open, in call order. owed: the last record owes an answer.
+        last: the last record, where it is a response; a turn found open may have its answer in it.
+    """
 
     now: float
     open_calls: tuple[CallView, ...] = ()
     owed: bool = False
+    last: ResponseRecord | None = None
 
 
 @attrs.frozen
 class HookReturned:
-    """A hook is done. `error`: why the turn must fail, or None (an observer's failure is an event of the shell)."""
+    """A hook is done.
+
+    Attributes:
+        error: why the turn must fail, or None: an observer's failure is an event of the shell.
+        toolbox: chosen for the next request, or None.
+    """
 
     now: float
     error: CallboardError | None = None
+    toolbox: Toolbox | None = None
 
 
 @attrs.frozen
@@ -398,4 +426,16 @@ class Step:
     records: tuple[Record, ...] = ()
 
 
-NO_RECORDS: Final[tuple[Record, ...]] = ()
+CALLS_LISTED: Final = 64
+"""How many of a run's calls a report lists: the last."""
+
+
+def opened(state: TurnState) -> OpenTurn:
+    """The open turn of a state: a turn that has begun is open."""
+    assert state.row.open is not None, "a turn that has begun is open"
+    return state.row.open
+
+
+def nothing_owed(state: TurnState) -> bool:
+    """Whether the conversation owes no answer and none is in hand: then the send lane may enter (CON-1)."""
+    return not state.owed and state.answer is None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 import trio
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from .frames import Frames
     from .moves import CallView
     from .waiting import Frame
+
+Around: TypeAlias = "Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]"
 
 ERROR_CHARS: Final = 2_000
 """How much of an exception's text the model reads."""
@@ -86,11 +88,15 @@ class Runner:
         *,
         deliver: Callable[[CallOutcome], None],
         late: Callable[[CallOutcome], None],
+        around: Around | None = None,
     ) -> None:
-        """Run a call; `deliver` hears its outcome, or `late` where it had been left behind (TOL-14)."""
+        """Run a call; `deliver` hears its outcome, or `late` where it had been left behind (TOL-14).
+
+        `around`: a hook's wrapper of the execution, or None (TOL-13).
+        """
 
         async def body() -> None:
-            outcome = await self._outcome(running, context, limit_chars)
+            outcome = await self._outcome(running, context, limit_chars, around)
             (late if running.left_behind else deliver)(outcome)
 
         self._spawn(running.frame, body, running)
@@ -112,7 +118,9 @@ class Runner:
 
         self._frames.clean_context().run(self._nursery.start_soon, task)
 
-    async def _outcome(self, running: Running, context: Context, limit_chars: int) -> CallOutcome:
+    async def _outcome(
+        self, running: Running, context: Context, limit_chars: int, around: Around | None
+    ) -> CallOutcome:
         call = running.call
         tool = call.tool
         assert tool is not None, "a call without a tool is settled before it starts"
@@ -121,7 +129,10 @@ class Runner:
             running.scope.deadline = trio.current_time() + timeout
         try:
             with running.scope:
-                value = await self._call(running, context)
+                if around is None:
+                    value = await self._call(running, context)
+                else:
+                    value = await around(lambda: self._call(running, context))
         except trio.Cancelled:
             if trio.current_effective_deadline() == float("-inf"):
                 raise  # the supervisor's own: it must go on

@@ -14,16 +14,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from . import answers, batch, ending
+from .batching import batch_over, bounded, count_failures, row_of, rows_of, settled_tells, starting
 from .budget import Dimension
-from .changes import CallRow, CallState, OpenTurn, Put
-from .errors import BudgetError, Conflict, Exhausted, Fenced, InternalError, LimitReached
+from .changes import CallState, OpenTurn, Put
+from .cutting import commit_failed, cut
+from .errors import BudgetError, Exhausted, InternalError, LimitReached
 from .evolve import evolve
 from .fitting import Refusal
 from .happenings import MessageConsumed, RequestFailed, ResponseEnded, TurnStarted
 from .ids import turn_id
-from .messages import Status, failure_of
+from .messages import Status
 from .moves import (
-    Abandon,
     Admit,
     Admitted,
     Ask,
@@ -31,10 +32,8 @@ from .moves import (
     CallHook,
     CallsReturned,
     CallView,
-    CancelCalls,
     CommitFailed,
     Cut,
-    CutStream,
     Failed,
     HookReturned,
     Input,
@@ -42,7 +41,6 @@ from .moves import (
     Looked,
     MustWait,
     NotAdmitted,
-    Over,
     Phase,
     Point,
     Responded,
@@ -50,12 +48,14 @@ from .moves import (
     SuspendAsked,
     Tell,
     TurnState,
+    nothing_owed,
+    opened,
 )
-from .telling import bounded, count_failures, settled_tells, starting
-from .transcript import NoteRecord, ResultStatus, Stop
+from .transcript import NoteRecord, Stop, record_bytes
 from .usage import NO_USAGE, NOTHING, Amounts
 
 if TYPE_CHECKING:
+    from .errors import CallboardError
     from .moves import Action
     from .ports import Served
 
@@ -87,16 +87,16 @@ def step(state: TurnState, event: Input) -> Step:
         case CallsReturned():
             return _returned(state, event)
         case Cut():
-            return _cut(state, event)
+            return cut(state, event)
         case SuspendAsked():
             return _suspend(state, event)
         case CommitFailed():
-            return _commit_failed(state, event)
+            return commit_failed(state, event)
         case _:
             assert_never(event)
 
 
-_ANY: Final = frozenset(Phase) - {Phase.OVER}
+_ANY: Final = frozenset(Phase) - {Phase.OPENING, Phase.OVER}
 _PHASES: Final[dict[type, frozenset[Phase]]] = {
     Begin: frozenset({Phase.OPENING}),
     HookReturned: frozenset({Phase.HOOK}),
@@ -109,7 +109,7 @@ _PHASES: Final[dict[type, frozenset[Phase]]] = {
     CallsReturned: frozenset({Phase.RUNNING}),
     Cut: _ANY,
     SuspendAsked: _ANY,
-    CommitFailed: _ANY,
+    CommitFailed: _ANY | {Phase.OPENING},
 }
 
 
@@ -136,27 +136,36 @@ def _begin(state: TurnState, event: Begin) -> Step:
     return _at(state, first, (Tell(TurnStarted, {}),))
 
 
-def _recover(state: TurnState, opened: OpenTurn, event: Begin) -> Step:
-    calls, again = batch.recover(event.open_calls, turn_id(state.row.agent, opened.number))
+def _recover(state: TurnState, turn_open: OpenTurn, event: Begin) -> Step:
+    calls, again = batch.recover(event.open_calls, turn_id(state.row.agent, turn_open.number))
     row = evolve(
         state.row,
         owes=True,
         suspended=None,
-        open=evolve(opened, tries=opened.tries + 1, asking=False, held=NOTHING),
-        spent=state.row.spent + opened.held,  # BUD-7: a lost call is charged what it had reserved
-        run_spent=state.row.run_spent + opened.held,
+        open=evolve(turn_open, tries=turn_open.tries + 1, asking=False, held=NOTHING),
+        spent=state.row.spent + turn_open.held,  # BUD-7: a lost call is charged what it had reserved
+        run_spent=state.row.run_spent + turn_open.held,
     )
-    state = evolve(state, row=row, owed=event.owed or bool(calls), calls=calls, phase=Phase.RUNNING)
-    writes = [Put(row), *(Put(_row(state, call)) for call in calls)]
+    began = Tell(TurnStarted, {})
     if not calls:
-        looking = evolve(state, phase=Phase.LOOKING)
-        return Step(looking, tuple(writes), (Tell(TurnStarted, {}), Look(sends=not state.owed)))
-    state, started = _start_more(state)
-    writes += [Put(_row(state, call)) for call in started]
-    actions: tuple[Action, ...] = (Tell(TurnStarted, {}), *starting((*again, *started)))
+        return _go_on(evolve(state, row=row), event, began)
+    state, started = _start_more(evolve(state, row=row, owed=True, calls=calls, phase=Phase.RUNNING))
+    changed = tuple(call for call, was in zip(state.calls, event.open_calls, strict=True) if call is not was)
+    writes = (Put(row), *rows_of(state, changed))
+    actions = (began, *settled_tells(changed), *starting((*again, *started)))
     if batch.finished(state.calls):
-        return _batch_over(state, tuple(writes), actions)
-    return Step(state, tuple(writes), actions)
+        return batch_over(state, writes, actions)
+    return Step(state, writes, actions)
+
+
+def _go_on(state: TurnState, event: Begin, began: Tell) -> Step:
+    """No call was open: an answer is owed, or it is there already, or nothing was taken yet (REC-1)."""
+    last, put = event.last, Put(state.row)
+    if opened(state).step and not event.owed and last is not None and last.stop is not Stop.INTERRUPTED:
+        made = _answered(evolve(state, owed=True, last_text=last.text), last.stop, event.now, began)
+        return Step(made.state, (put, *made.commit), made.actions, made.records)
+    state = evolve(state, owed=event.owed or opened(state).step > 0, phase=Phase.LOOKING)
+    return Step(state, (put,), (began, Look(sends=not state.owed)))
 
 
 def _at(state: TurnState, point: Point, before: tuple[Action, ...] = ()) -> Step:
@@ -177,9 +186,13 @@ def _after_hook(state: TurnState, event: HookReturned) -> Step:
     point = state.then
     assert point is not None, "HOOK always knows where it came from"
     if event.error is not None:
-        return ending.fail(state, event.error, event.now)
-    if state.suspending and state.mail == ():
+        return _refuse(state, event.error, event.now)
+    if point is Point.AFTER_RESPONSE and state.response is not None:
+        return _take_response(evolve(state, phase=Phase.ASKING, response=None), state.response)
+    if state.suspending:
         return ending.suspend(state, event.now, "leaving")
+    if event.toolbox is not None:
+        state = evolve(state, toolbox=event.toolbox)
     match point:
         case Point.BEFORE_RUN:
             return _at(state, Point.BEFORE_TURN)
@@ -191,6 +204,13 @@ def _after_hook(state: TurnState, event: HookReturned) -> Step:
             return Step(evolve(state, phase=Phase.LOOKING), (), (Look(sends=not state.owed),))
 
 
+def _refuse(state: TurnState, error: CallboardError, now: float) -> Step:
+    """Fail; where nothing was taken yet, take it first: who sent it must be told, and not by a turn without end."""
+    if state.mail or not nothing_owed(state):
+        return ending.fail(state, error, now)
+    return Step(evolve(state, refused=error, phase=Phase.LOOKING), (), (Look(sends=True),))
+
+
 # -- at the boundary ---------------------------------------------------------------------------------------------
 
 
@@ -198,15 +218,17 @@ def _looked(state: TurnState, event: Looked) -> Step:
     """Steering goes first; a send enters only when nothing is owed an answer (CON-1)."""
     state = evolve(state, mail=event.mail, toolbox=event.toolbox)
     if event.mail:
-        going_on = state.output if _opened(state).step else state.spec.output
+        going_on = state.output if opened(state).step else state.spec.output
         state = evolve(state, output=event.output or going_on)
     elif state.answer is not None:
         return ending.finish(state, Status.DONE, event.now)
     elif not state.owed:
         return ending.nothing(state)
+    if state.refused is not None:
+        return ending.fail(state, state.refused, event.now)
     if state.suspending:
         return ending.suspend(state, event.now, "leaving")
-    made = _opened(state).step
+    made = opened(state).step
     limit = state.spec.limits.model_calls_per_turn
     if made >= limit:
         error = LimitReached(
@@ -223,48 +245,46 @@ def _looked(state: TurnState, event: Looked) -> Step:
 
 def _last_chance(state: TurnState, text: str) -> TurnState:
     """Say to the model that a bound is near, before the bound is an error (TRN-7)."""
-    note = NoteRecord(turn_id(state.row.agent, _opened(state).number), "limit", text)
+    note = NoteRecord(turn_id(state.row.agent, opened(state).number), "limit", text)
     return evolve(state, last_chance=text, pending=(*state.pending, note))
 
 
 def _admit(state: TurnState, before: tuple[Action, ...] = ()) -> Step:
-    extra = sum(queued.envelope.size_bytes for queued in state.mail)
-    admit = Admit(extra, wait=False, wrap_up=state.exhausted is not None)
+    admit = Admit(_waiting_bytes(state), wait=False, wrap_up=state.exhausted is not None)
     return Step(evolve(state, phase=Phase.ADMITTING), (), (*before, admit))
+
+
+def _waiting_bytes(state: TurnState) -> int:
+    """About how much the commit that carries the request will add to the conversation."""
+    mail = sum(queued.envelope.size_bytes for queued in state.mail)
+    return mail + sum(record_bytes(record) for record in state.pending)
 
 
 def _must_wait(state: TurnState, event: MustWait) -> Step:
     """No place now: what is settled becomes durable first, then we wait; the mailbox is looked at afterwards."""
     if state.suspending:
         return ending.suspend(state, event.now, "leaving")
-    extra = sum(queued.envelope.size_bytes for queued in state.mail)
-    state = evolve(state, waiting=True, mail=())
+    state, mail = evolve(state, waiting=True, mail=()), state.mail
     flushed, commit, records = ending.flush(state, event.now)
-    admit = Admit(extra, wait=True, wrap_up=state.exhausted is not None)
+    admit = Admit(_waiting_bytes(evolve(flushed, mail=mail)), wait=True, wrap_up=state.exhausted is not None)
     return Step(flushed, commit if records else (), (admit,), records)
 
 
 def _admitted(state: TurnState, event: Admitted) -> Step:
-    state = evolve(state, row=evolve(state.row, open=evolve(_opened(state), held=event.held)))
-    if state.suspending:
-        stopped = ending.suspend(state, event.now, "leaving")
-        return Step(stopped.state, stopped.commit, (Abandon(event.ticket), *stopped.actions), stopped.records)
-    if state.waiting:
-        # A steer may have come while we waited: it must not wait for a whole response more.
-        state = evolve(state, ticket=event.ticket, waiting=False, phase=Phase.LOOKING)
-        return Step(state, (), (Look(sends=_nothing_owed(state)),))
-    return _claim(state, event.ticket, event.now)
+    """Look once more, now with the ticket: a steer that came meanwhile enters, and a claim that fails keeps it."""
+    state = evolve(state, ticket=event.ticket, held=event.held, waiting=False, phase=Phase.LOOKING)
+    return Step(state, (), (Look(sends=nothing_owed(state)),))
 
 
 def _not_admitted(state: TurnState, event: NotAdmitted) -> Step:
     """The budget refused: one last response without tools, park, or fail (BUD-4)."""
     error = event.error
     if not isinstance(error, Exhausted) or state.exhausted is not None:
-        return ending.fail(state, state.exhausted or error, event.now)
+        return _refuse(state, state.exhausted or error, event.now)
     if state.spec.on_exhausted == "park":
         return ending.suspend(state, event.now, "budget", error)
-    if state.spec.on_exhausted == "fail" or _opened(state).step == 0 or error.dimension == Dimension.SECONDS:
-        return ending.fail(state, error, event.now)
+    if state.spec.on_exhausted == "fail" or opened(state).step == 0 or error.dimension == Dimension.SECONDS:
+        return _refuse(state, error, event.now)
     text = f"The budget is exhausted ({error.dimension}). Sum up what you have now, without tools."
     state = _last_chance(evolve(state, exhausted=error), text)
     return _admit(state)
@@ -272,10 +292,11 @@ def _not_admitted(state: TurnState, event: NotAdmitted) -> Step:
 
 def _claim(state: TurnState, ticket: object, now: float) -> Step:
     """Leaving the mailbox, entering the conversation, and the request that is now owed: one commit (CON-4)."""
-    opened = _opened(state)
+    turn_open = opened(state)
     mail = state.mail
-    asking = evolve(opened, step=opened.step + 1, asking=True, output=state.output.name if state.output else None)
-    state = evolve(state, row=evolve(state.row, owes=True, open=asking), ticket=ticket)
+    output = state.output.name if state.output else None
+    asking = evolve(turn_open, step=turn_open.step + 1, asking=True, held=state.held, output=output)
+    state = evolve(state, row=evolve(state.row, owes=True, open=asking), conflicts=0)
     state, commit, records = ending.flush(state, now)
     tells = tuple(
         Tell(MessageConsumed, {"message": queued.envelope.id, "lane": queued.envelope.lane.value}) for queued in mail
@@ -288,20 +309,29 @@ def _claim(state: TurnState, ticket: object, now: float) -> Step:
 
 
 def _responded(state: TurnState, event: Responded) -> Step:
-    """A whole response: run its calls, or take it for the answer. The content decides (TRN-5..7)."""
-    opened = _opened(state)
-    turn = turn_id(state.row.agent, opened.number)
+    """A whole response came; hooks may see it before it is committed."""
+    if Point.AFTER_RESPONSE in state.spec.hooks:
+        waiting = evolve(state, phase=Phase.HOOK, then=Point.AFTER_RESPONSE, response=event)
+        return Step(waiting, (), (CallHook(Point.AFTER_RESPONSE),))
+    return _take_response(state, event)
+
+
+def _take_response(state: TurnState, event: Responded) -> Step:
+    """Run its calls, or take it for the answer: the content decides (TRN-5..7)."""
+    turn_open = opened(state)
+    turn = turn_id(state.row.agent, turn_open.number)
     served = event.served
     response = served.response
     reading = answers.read(
-        turn, opened.step, response.blocks, stop=response.stop, model=served.model, usage=served.usage
+        turn, turn_open.step, response.blocks, stop=response.stop, model=served.model, usage=served.usage
     )
     state = _account(evolve(state, last_text=reading.record.text or state.last_text, ticket=None), event)
     if reading.record.blocks:
         state = evolve(state, pending=(*state.pending, reading.record))
     tell = _ended(served, reading.record.text)
     if reading.calls:
-        calls = tuple(batch.view(turn, block, state.toolbox) for block in reading.calls) if state.toolbox else ()
+        assert state.toolbox is not None, "a request was made with it"
+        calls = tuple(batch.view(turn, block, state.toolbox) for block in reading.calls)
         return _batch(state, calls, event, tell, reading.twice)
     return _answered(state, response.stop, event.now, tell)
 
@@ -330,7 +360,7 @@ def _account(state: TurnState, event: Responded) -> TurnState:
         run_usage=row.run_usage + served.usage,
         run_spent=row.run_spent + event.spent,
         cost_known=row.cost_known and served.cost is not None,
-        open=evolve(_opened(state), asking=False, held=NOTHING),
+        open=evolve(opened(state), asking=False, held=NOTHING),
     )
     return evolve(state, row=row)
 
@@ -370,7 +400,7 @@ def _repair(state: TurnState, problem: str, now: float, tell: Tell) -> Step:
         )
         return ending.fail(state, error, now, tell)
     note = NoteRecord(
-        turn_id(state.row.agent, _opened(state).number),
+        turn_id(state.row.agent, opened(state).number),
         "repair",
         f"The answer does not fit {state.output.name}: {problem}\nAnswer again with JSON that fits, and nothing else.",
     )
@@ -383,13 +413,14 @@ def _repair(state: TurnState, problem: str, now: float, tell: Tell) -> Step:
 
 def _batch(state: TurnState, calls: tuple[CallView, ...], event: Responded, tell: Tell, twice: tuple[str, ...]) -> Step:
     """The batch is committed, and the start of what may start, before any call runs (TOL-2, TOL-3)."""
-    turn = turn_id(state.row.agent, _opened(state).number)
+    turn = turn_id(state.row.agent, opened(state).number)
     calls = bounded(state, turn, calls, event.granted)
     running = sum(call.state is CallState.PLANNED for call in calls)
     rows = 0 if running else state.invalid_rows + 1
     row = state.row
-    if running:
-        counted = Amounts(tool_calls=running)
+    charged = running if event.granted is None else event.granted  # what the budget was charged, so that both agree
+    if charged:
+        counted = Amounts(tool_calls=charged)
         row = evolve(row, spent=row.spent + counted, run_spent=row.run_spent + counted)
     state = evolve(state, row=row, calls=calls, phase=Phase.RUNNING, invalid_rows=rows, owed=True)
     if state.last_chance is not None:
@@ -402,27 +433,24 @@ def _batch(state: TurnState, calls: tuple[CallView, ...], event: Responded, tell
         state = evolve(state, last_chance=text, after_batch=NoteRecord(turn, "limit", text))
     if state.suspending:
         state, commit, records = ending.flush(state, event.now)
-        return ending.suspended(state, (*commit, *_rows(state, calls)), records, (tell,))
+        return ending.suspended(state, (*commit, *rows_of(state, calls)), records, (tell,))
     if batch.finished(calls):
-        return _batch_over(state, (), (tell, *settled_tells(calls)))
+        return batch_over(state, (), (tell, *settled_tells(calls)))
     state, started = _start_more(state)
     state, commit, records = ending.flush(state, event.now)
     tells = (tell, *settled_tells(state.calls))
-    return Step(state, (*commit, *_rows(state, state.calls)), (*tells, *starting(started)), records)
+    return Step(state, (*commit, *rows_of(state, state.calls)), (*tells, *starting(started)), records)
 
 
 def _no_more(state: TurnState, now: float, tell: Tell) -> Step:
     """It was told that no call will be run, and calls: the bound becomes an error (TRN-7)."""
-    turn = turn_id(state.row.agent, _opened(state).number)
-    results = tuple(
-        batch.result(turn, call.block, ResultStatus.REFUSED, "Not run: no more calls are taken in this turn.")
-        for call in state.calls
-    )
-    state = evolve(state, calls=(), pending=(*state.pending, *results))
+    turn = turn_id(state.row.agent, opened(state).number)
+    calls = tuple(batch.refuse(turn, call, "Not run: no more calls are taken in this turn.") for call in state.calls)
+    state = batch_over(evolve(state, calls=calls), (), ()).state
     error: BudgetError = state.exhausted or LimitReached(
         f"{state.row.agent} went on calling tools after it was told: {state.last_chance}"
     )
-    return ending.fail(state, error, now, tell)
+    return ending.fail(state, error, now, tell, *settled_tells(calls))
 
 
 def _start_more(state: TurnState) -> tuple[TurnState, tuple[CallView, ...]]:
@@ -436,60 +464,28 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
     if not open_now.issuperset(outcome.call for outcome in event.outcomes):
         msg = f"a result for a call that is not running: {[outcome.call for outcome in event.outcomes]}"
         raise InternalError(msg)
-    turn = turn_id(state.row.agent, _opened(state).number)
+    turn = turn_id(state.row.agent, opened(state).number)
     before = state.calls
     calls = batch.settle(before, turn, event.outcomes)
     ended = tuple(call for call, was in zip(calls, before, strict=True) if call is not was)
     state = evolve(state, calls=calls, failures=count_failures(state, ended))
     tells = settled_tells(ended)
     if batch.finished(calls):
-        return _batch_over(state, (), tells) if not state.suspending else _keep(state, ended, event.now, tells)
+        return batch_over(state, (), tells) if not state.suspending else _keep(state, ended, event.now, tells)
     started: tuple[CallView, ...] = ()
     if not state.suspending:
         state, started = _start_more(state)
     elif not any(call.state is CallState.STARTED for call in calls):
         return _keep(state, ended, event.now, tells)
-    rows = tuple(Put(_row(state, call)) for call in (*ended, *started))
+    rows = tuple(Put(row_of(state, call)) for call in (*ended, *started))
     return Step(state, rows, (*tells, *starting(started)))
 
 
 def _keep(state: TurnState, ended: tuple[CallView, ...], now: float, tells: tuple[Action, ...]) -> Step:
     """Suspending: nothing runs any more; the results that came are durable, the rest starts with the next owner."""
     flushed, commit, records = ending.flush(state, now)
-    rows = tuple(Put(_row(state, call)) for call in ended)
+    rows = tuple(Put(row_of(state, call)) for call in ended)
     return ending.suspended(flushed, (*commit, *rows), records, tells)
-
-
-def _batch_over(state: TurnState, commit: tuple[Put, ...], before: tuple[Action, ...]) -> Step:
-    """All calls are settled: their results wait, in call order, for the commit that carries the next request."""
-    results = tuple(call.result for call in state.calls if call.result is not None)
-    assert len(results) == len(state.calls), "TURN-1: a finished batch has every result"
-    ids = tuple(call.block.id for call in state.calls if call.result is not None and not _unknown(call))
-    done = (*state.done, *((c.block.id, c.block.name, c.result.status.value) for c in state.calls if c.result))
-    extra = (state.after_batch,) if state.after_batch is not None else ()
-    state = evolve(
-        state,
-        calls=(),
-        pending=(*state.pending, *results, *extra),
-        settled=(*state.settled, *ids),
-        done=done[-ending.CALLS_LISTED :],
-        after_batch=None,
-        phase=Phase.LOOKING,
-    )
-    return Step(state, commit, (*before, Look(sends=False)))
-
-
-def _unknown(call: CallView) -> bool:
-    """Its row stays, so that the same call asked for again is known for what it is (TOL-3)."""
-    return call.result is not None and call.result.status is ResultStatus.UNKNOWN
-
-
-def _row(state: TurnState, call: CallView) -> CallRow:
-    return batch.row(state.row.agent, turn_id(state.row.agent, _opened(state).number), call)
-
-
-def _rows(state: TurnState, calls: tuple[CallView, ...]) -> tuple[Put, ...]:
-    return tuple(Put(_row(state, call)) for call in calls)
 
 
 # -- failures, aborts, leaving -----------------------------------------------------------------------------------
@@ -503,90 +499,15 @@ def _failed(state: TurnState, event: Failed) -> Step:
         spent=state.row.spent + event.spent,
         run_usage=state.row.run_usage + event.usage,
         run_spent=state.row.run_spent + event.spent,
-        open=evolve(_opened(state), asking=False, held=NOTHING),
+        open=evolve(opened(state), asking=False, held=NOTHING),
     )
     tell = Tell(RequestFailed, {"error": f"{event.error.kind}: {event.error}"})
     return ending.fail(evolve(state, row=row, ticket=None), event.error, event.now, tell)
 
 
-def _cut(state: TurnState, event: Cut) -> Step:
-    """Abort (ABT-1, ABT-3) or an interrupting steer (CON-7): settle everything now, wait for nothing."""
-    opened = _opened(state)
-    turn = turn_id(state.row.agent, opened.number)
-    actions: list[Action] = []
-    if state.ticket is not None and state.phase is not Phase.ASKING:
-        actions.append(Abandon(state.ticket))
-    state = evolve(state, ticket=None, waiting=False)
-    if state.phase is Phase.ASKING:
-        state = _cut_response(state, event, opened)
-        actions.append(CutStream())
-    elif state.phase is Phase.RUNNING:
-        returned = batch.settle(state.calls, turn, event.outcomes)
-        running = tuple(call.block.id for call in returned if call.state is CallState.STARTED)
-        calls = batch.stop(returned, turn, started=True)
-        ended = tuple(call for call, was in zip(calls, state.calls, strict=True) if call is not was)
-        over = _batch_over(evolve(state, calls=calls), (), ())
-        state = over.state
-        actions += [CancelCalls(running), *settled_tells(ended)]
-    if event.reason is None:
-        return Step(
-            evolve(state, mail=(), owed=True, answer=None, phase=Phase.LOOKING), (), (*actions, Look(sends=False))
-        )
-    return ending.abort(evolve(state, mail=()), event, tuple(actions))
-
-
-def _cut_response(state: TurnState, event: Cut, opened: OpenTurn) -> TurnState:
-    """What was whole stays, and the half text; finished calls that will not run are settled as skipped (TRN-8)."""
-    turn = turn_id(state.row.agent, opened.number)
-    reading = answers.interrupted(turn, opened.step, event.blocks, event.half, model=event.model, usage=event.usage)
-    row = state.row
-    row = evolve(
-        row,
-        usage=row.usage + event.usage,
-        spent=row.spent + event.spent,
-        run_usage=row.run_usage + event.usage,
-        run_spent=row.run_spent + event.spent,
-        cost_known=row.cost_known and event.cost_known,
-        open=evolve(opened, asking=False, held=NOTHING),
-    )
-    skipped = tuple(batch.result(turn, block, ResultStatus.SKIPPED, batch.SKIPPED) for block in reading.calls)
-    kept = (reading.record, *skipped) if reading.record.blocks else ()
-    return evolve(state, row=row, pending=(*state.pending, *kept), last_text=reading.record.text or state.last_text)
-
-
 def _suspend(state: TurnState, event: SuspendAsked) -> Step:
     """Stop at the next commit; at once where nothing is under way (CLS-5)."""
     state = evolve(state, suspending=True)
-    waiting = state.phase is Phase.ADMITTING and state.waiting
-    idle = state.phase is Phase.RUNNING and not any(call.state is CallState.STARTED for call in state.calls)
-    if waiting or idle:
+    if state.phase is Phase.ADMITTING and state.waiting:
         return ending.suspend(state, event.now, "leaving")
     return Step(state)
-
-
-def _commit_failed(state: TurnState, event: CommitFailed) -> Step:
-    """Nothing was written, so nothing is assumed: look again, or stop with what the store says (TRN-3, TOL-10)."""
-    if isinstance(event.error, Conflict) and state.mail and state.phase in _CLAIMING:
-        # Someone withdrew a message, or another process took it: choose again from what is there.
-        again = evolve(state, mail=(), phase=Phase.LOOKING)
-        return Step(again, (), (Look(sends=_nothing_owed(state)),))
-    running = tuple(call.block.id for call in state.calls if call.state is CallState.STARTED)
-    actions: list[Action] = [CutStream()] if state.phase is Phase.ASKING else []
-    if state.ticket is not None and state.phase is not Phase.ASKING:
-        actions.append(Abandon(state.ticket))
-    if running:
-        actions.append(CancelCalls(running))
-    reason = "fenced" if isinstance(event.error, Fenced) else "store"
-    return Step(evolve(state, phase=Phase.OVER), (), (*actions, Over(reason, None, failure_of(event.error))))
-
-
-_CLAIMING: Final = frozenset({Phase.ADMITTING, Phase.LOOKING})
-
-
-def _opened(state: TurnState) -> OpenTurn:
-    assert state.row.open is not None, "a turn that has begun is open"
-    return state.row.open
-
-
-def _nothing_owed(state: TurnState) -> bool:
-    return not state.owed and state.answer is None

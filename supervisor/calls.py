@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from actors.hosting import DeliverCall
     from actors.ids import AgentId, CallId
     from actors.moves import CallOutcome, CallView
+    from actors.running import Around
     from actors.transcript import Window
     from actors.waiting import Frame
 
@@ -53,7 +54,7 @@ class Calls:
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    def start(self, call: CallView, frame: Frame, deliver: DeliverCall) -> None:
+    def start(self, call: CallView, frame: Frame, deliver: DeliverCall, around: Around | None) -> None:
         """Run a call."""
         running = Running(call, frame)
         self.running[call.block.id] = running
@@ -67,7 +68,7 @@ class Calls:
             self.tell(ToolLate, values)
 
         context = Context(self, call.block.id, call.block.name)
-        self._parts.runner.start(running, context, self._limit_chars, deliver=delivered, late=late)
+        self._parts.runner.start(running, context, self._limit_chars, deliver=delivered, late=late, around=around)
 
     def leave_behind(self, calls: tuple[CallId, ...]) -> None:
         """Cancel running calls; their results are late, and the next request waits for them a while (REQ-2)."""

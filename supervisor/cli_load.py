@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import attrs
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from typing_extensions import TypeIs
+
+    from actors import Model
 
     Main: TypeAlias = Callable[[Any, argparse.Namespace], Awaitable[object]]
 
@@ -53,9 +55,14 @@ class Program:
     model: object
     agents: object
 
-    def model_for(self, args: argparse.Namespace) -> object:
+    def model_for(self, args: argparse.Namespace) -> Model | str | None:
         """The file's own model, or None."""
-        return self.model(args) if _is_factory(self.model) else self.model
+        model = self.model(args) if _is_factory(self.model) else self.model
+        if model is not None and not isinstance(model, str) and not hasattr(model, "request"):
+            raise UsageError(
+                f"{self.path}: model is a model, its name, or a function of args that gives one; got {model!r}"
+            )
+        return cast("Model | str | None", model)
 
     def agents_for(self, args: argparse.Namespace) -> list[Agent]:
         """Whom stored agents are brought back with: `agents`, and `agent`."""

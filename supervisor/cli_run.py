@@ -116,7 +116,12 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
             with stop.caught(), stop.whole:
                 async with trio.open_nursery() as signals:
                     signals.start_soon(stop.watch)
-                    async with open_supervisor(**_options(program, args, common)) as sup:
+                    async with open_supervisor(
+                        model=list(common.model) or program.model_for(args),
+                        store=common.store,
+                        agents=program.agents_for(args),
+                        budget=common.budget,
+                    ) as sup:
                         stop.supervisor = sup
                         await around.start(_show, sup, screen, drained)
                         args.key = await run_key(sup, program.path.stem, resume=common.resume)
@@ -131,14 +136,6 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
             with trio.CancelScope(shield=True):
                 await screen.finish()
     return Ending(report, stop.count)
-
-
-def _options(program: Program, args: argparse.Namespace, common: Common) -> dict[str, object]:
-    model: object = list(common.model) if common.model else program.model_for(args)
-    options: dict[str, object] = {"store": common.store, "agents": program.agents_for(args), "model": model}
-    if common.budget is not None:
-        options["budget"] = common.budget
-    return options
 
 
 async def _show(sup: Supervisor, screen: Screen, drained: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:

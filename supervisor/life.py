@@ -9,6 +9,7 @@ from actors.errors import Aborted, Crashed, Unfinished
 from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended
 from actors.ids import run_id, tree_of, turn_id
 from actors.messages import Outcome, Purpose, Status, failure_of
+from actors.moves import Point
 from actors.reports import error_of
 from actors.transcript import Conversation
 from actors.waiting import Need
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from actors.moves import Over
 
     from .calls import Calls
+    from .hooking import Hooking
     from .parts import Parts
     from .services import Services
 
@@ -27,11 +29,12 @@ if TYPE_CHECKING:
 class Life:
     """The keeper of one agent."""
 
-    def __init__(self, parts: Parts, host: Services, calls: Calls) -> None:
+    def __init__(self, parts: Parts, host: Services, calls: Calls, hooking: Hooking) -> None:
         self._parts = parts
         self._kernel = parts.kernel
         self.host = host
         self.calls = calls
+        self._hooking = hooking
 
     def spawn(self, actor: Actor) -> None:
         """Start its task in a clean context: the waker's frame is not ours."""
@@ -88,6 +91,19 @@ class Life:
             if outcome is None and over.suspended != "leaving":
                 self._give_up(actor, over)  # those who wait through a leave are told at its end
         parts.replies.fulfil(actor.path, Need.UNWIND)
+
+    async def after_turn(self, actor: Actor, over: Over) -> None:
+        """The hooks behind a turn, and behind a run that is over."""
+        points = actor.spec.hooks
+        if over.outcome is None or over.suspended is not None:
+            return
+        report = self._parts.desk.report(over.outcome)
+        if Point.AFTER_TURN in points:
+            await self._hooking.call(Point.AFTER_TURN, report)
+        if Point.AFTER_RUN in points and not actor.owes:
+            await self._hooking.call(Point.AFTER_RUN, report)
+        if Point.SETTLED in points and not actor.owes:
+            await self._hooking.call(Point.SETTLED)
 
     def _aborted(self, actor: Actor, outcome: Outcome) -> None:
         """Whoever waits for a message that the abort holds hears of the abort; the message stays held (ABT-4)."""

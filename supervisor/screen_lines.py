@@ -84,6 +84,8 @@ class PlainLog:
                 return _rare(event)
 
     def _ended(self, outcome: Outcome) -> str:
+        if outcome.status is Status.DONE and "/" not in outcome.path:  # its answer stands in full where it is asked for
+            return f"done  {plural(outcome.usage.total_tokens, 'token')}"
         key = self._keys.get(outcome.path)
         shown = f"({clean(key)})  " if key else ""
         text = said(outcome, key)

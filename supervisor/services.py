@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from actors.transcript import Window
 
     from .calls import Calls
+    from .hooking import Hooking
     from .parts import Parts
 
 
@@ -35,11 +36,12 @@ if TYPE_CHECKING:
 class Services:
     """The host of one agent's loop."""
 
-    def __init__(self, parts: Parts, agent: Agent, path: AgentId, calls: Calls) -> None:
+    def __init__(self, parts: Parts, agent: Agent, path: AgentId, calls: Calls, hooking: Hooking) -> None:
         self._parts = parts
         self._kernel = parts.kernel
         self._agent = agent
         self._calls = calls
+        self._hooking = hooking
         self._tree: TreeId = tree_of(path)
         self._prompt_bytes = len(agent.instructions.text)
         self._actor: Actor
@@ -93,14 +95,15 @@ class Services:
         return window.size_bytes + self._prompt_bytes + self._parts.children.offers_bytes(self.agent, self._agent)
 
     def request(self, window: Window, step: int, output: OutputSpec | None, *, toolless: bool) -> ModelRequest:
-        """The request of a step of the open turn."""
+        """The request of a step of the open turn, as the deciding hooks chose it."""
+        chosen = self._hooking
         return ModelRequest(
             id=request_id(turn_id(self.agent, self.row().turns), step),
             agent=self.agent,
             model=self.models[0].name if self.models else "",
-            instructions=self._agent.instructions.text,
-            window=window,
-            tools=self.toolbox().offers,
+            instructions=self._agent.instructions.text if chosen.instructions is None else chosen.instructions,
+            window=window if chosen.window is None else chosen.window,
+            tools=(self.toolbox() if chosen.box is None else chosen.box).offers,
             tool_choice="none" if toolless else "auto",
             output=output.offer if output is not None else None,
             effort=self._agent.effort,
@@ -120,7 +123,7 @@ class Services:
     def start_call(self, call: CallView, deliver: DeliverCall) -> None:
         """Run a call in the tool nursery."""
         frame = Frame(self.agent, self.row().turns, "tool", call.block.name, call.block.id)
-        self._calls.start(call, frame, deliver)
+        self._calls.start(call, frame, deliver, self._hooking.around(call))
 
     def cancel_calls(self, calls: tuple[CallId, ...]) -> None:
         """Cancel running calls and leave them behind."""
@@ -136,7 +139,7 @@ class Services:
 
     def start_hook(self, point: Point, deliver: DeliverHook) -> None:
         """Call the hooks of a point."""
-        raise NotImplementedError(point, deliver)
+        self._hooking.start(point, deliver)
 
     def watched(self) -> bool:
         """Whether anybody watches."""

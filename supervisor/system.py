@@ -15,6 +15,7 @@ from actors.actor import Actor
 from actors.agent import closure
 from actors.errors import InsideLoop, Unfinished, UsageError
 from actors.frames import Frames
+from actors.hooks import points_of
 from actors.moves import TurnSpec
 from actors.running import Runner
 from actors.watching import Board
@@ -25,6 +26,7 @@ from .children import Children
 from .desk import SupervisorDesk
 from .front import Supervisor
 from .gateway import Gateway
+from .hooking import Hooking
 from .kernel import Kernel
 from .ledger import Ledger
 from .life import Life
@@ -169,7 +171,7 @@ def _assemble(
     ledger = Ledger(budget)
     board = Board()
     replies = Replies(graph, frames)
-    gateway = Gateway(ledger, prices=prices, permits=permits)
+    gateway = Gateway(ledger, prices=prices, permits=permits, waits=graph)
     kernel = Kernel(
         store=store,
         ledger=ledger,
@@ -217,13 +219,16 @@ def _waited_for(parts: Parts, path: AgentId) -> None:
 
 def _make_actor(parts: Parts, agent: Agent, row: AgentRow) -> Actor:
     calls = Calls(parts, row.agent, agent.limits.result_chars)
-    services = Services(parts, agent, row.agent, calls)
+    hooking = Hooking(parts, agent, row.agent, calls)
+    services = Services(parts, agent, row.agent, calls, hooking)
     calls.tell = services.tell
-    life = parts.lives[row.agent] = Life(parts, services, calls)
+    hooking.bind(services.row, services.tell)
+    life = parts.lives[row.agent] = Life(parts, services, calls, hooking)
     budget = read_budget(row.budget)
     spec = TurnSpec(
         limits=agent.limits,
         drain=agent.drain,
+        hooks=points_of(agent.hooks),
         on_exhausted=budget.on_exhausted if budget is not None else "wrap_up",
         output=agent.output_spec,
         reports_to=row.parent if row.background else None,

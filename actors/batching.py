@@ -1,14 +1,16 @@
-"""What a turn tells of its calls, and the bounds that a batch is held to before any of it runs."""
+"""A batch within its turn: the bounds it is held to, how it starts, what is told of it, how it is over."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from . import batch
-from .changes import CallState
+from .changes import CallRow, CallState, Put
 from .content import text_of
+from .evolve import evolve
 from .happenings import ToolEnded, ToolStarted
-from .moves import CallView, StartCall, Tell, TurnState
+from .ids import turn_id
+from .moves import CALLS_LISTED, CallView, Look, Phase, StartCall, Step, Tell, TurnState, opened
 from .transcript import ResultStatus
 
 if TYPE_CHECKING:
@@ -59,9 +61,10 @@ def count_failures(state: TurnState, ended: tuple[CallView, ...]) -> tuple[tuple
     counts = {(name, arguments): times for name, arguments, times in state.failures}
     for call in ended:
         key = (call.block.name, call.block.arguments)
-        if call.result is not None and call.result.status is ResultStatus.OK:
+        status = call.result.status if call.result is not None else None
+        if status is ResultStatus.OK:
             counts.pop(key, None)
-        else:
+        elif status is not ResultStatus.SKIPPED:
             counts[key] = counts.get(key, 0) + 1
     return tuple((name, arguments, times) for (name, arguments), times in counts.items())
 
@@ -84,3 +87,37 @@ def settled_tells(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
 
 TOLD_CHARS: Final = 200
 """How much of a result an event shows."""
+
+
+def batch_over(state: TurnState, commit: tuple[Put, ...], before: tuple[Action, ...]) -> Step:
+    """All calls are settled: their results wait, in call order, for the commit that carries the next request."""
+    results = batch.results(state.calls)
+    assert len(results) == len(state.calls), "TURN-1: a finished batch has every result"
+    ids = tuple(call.block.id for call in state.calls if call.result is not None and not _unknown(call))
+    done = (*state.done, *((c.block.id, c.block.name, c.result.status.value) for c in state.calls if c.result))
+    extra = (state.after_batch,) if state.after_batch is not None else ()
+    state = evolve(
+        state,
+        calls=(),
+        pending=(*state.pending, *results, *extra),
+        settled=(*state.settled, *ids),
+        done=done[-CALLS_LISTED :],
+        after_batch=None,
+        phase=Phase.LOOKING,
+    )
+    return Step(state, commit, (*before, Look(sends=False)))
+
+
+def _unknown(call: CallView) -> bool:
+    """Its row stays, so that the same call asked for again is known for what it is (TOL-3)."""
+    return call.result is not None and call.result.status is ResultStatus.UNKNOWN
+
+
+def row_of(state: TurnState, call: CallView) -> CallRow:
+    """A call as the store keeps it."""
+    return batch.row(state.row.agent, turn_id(state.row.agent, opened(state).number), call)
+
+
+def rows_of(state: TurnState, calls: tuple[CallView, ...]) -> tuple[Put, ...]:
+    """The writes of calls as they stand."""
+    return tuple(Put(row_of(state, call)) for call in calls)

@@ -1,0 +1,142 @@
+"""One agent's hooks: calls them at their points, takes what they decide, accepts what they send in one commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import trio
+
+from actors.calling import Kv
+from actors.errors import CallboardError, UsageError
+from actors.happenings import HookFailed
+from actors.hooks import AROUND, METHODS, AroundCall, Moment, Send, Steer, answers, is_guard, method_of
+from actors.ids import run_id
+from actors.messages import Lane
+from actors.moves import Point
+from actors.ref import Letter
+from actors.tools import toolbox
+from actors.transcript import Conversation, Window
+from actors.waiting import Frame
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from actors.agent import Agent
+    from actors.changes import AgentRow
+    from actors.happenings import Event
+    from actors.hosting import DeliverHook
+    from actors.ids import AgentId
+    from actors.moves import CallView
+    from actors.tools import Toolbox
+
+    from .calls import Calls
+    from .parts import Parts
+
+
+@final
+class Hooking:
+    """The hooks of one agent.
+
+    Attributes:
+        instructions, box, window: what the deciding hooks chose for the next request, or None for the agent's own.
+    """
+
+    def __init__(self, parts: Parts, agent: Agent, path: AgentId, calls: Calls) -> None:
+        self._parts = parts
+        self._hooks = agent.hooks
+        self._path = path
+        self._calls = calls
+        self._row: Callable[[], AgentRow]
+        self._tell: Callable[[type[Event], Mapping[str, object]], None]
+        self._sent: tuple[Steer | Send, ...] = ()
+        self.instructions: str | None = None
+        self.box: Toolbox | None = None
+        self.window: Window | None = None
+
+    def bind(self, row: Callable[[], AgentRow], tell: Callable[[type[Event], Mapping[str, object]], None]) -> None:
+        """How it sees its agent."""
+        self._row = row
+        self._tell = tell
+
+    def start(self, point: Point, deliver: DeliverHook) -> None:
+        """Call the hooks of a point in the tool nursery; `deliver` hears the error of one that decides."""
+        frame = Frame(self._path, self._row().turns, "hook", point.value)
+
+        async def body() -> None:
+            error = await self._guarded(point)
+            deliver(error, self.box if point is Point.PREPARE else None)
+
+        self._parts.runner.start_hook(frame, body)
+
+    async def call(self, point: Point, *arguments: object) -> None:
+        """Call the hooks of a point by this task: behind a turn, where nothing waits for their answer."""
+        frame = Frame(self._path, self._row().turns, "hook", point.value)
+        with self._parts.frames.enter(frame):
+            await self._guarded(point, *arguments)
+
+    async def _guarded(self, point: Point, *arguments: object) -> CallboardError | None:
+        for name in METHODS[point]:
+            method = method_of(self._hooks, name)
+            if method is None:
+                continue
+            decides = point is Point.PREPARE or is_guard(method)
+            try:
+                self._take(name, await method(self._moment(), *arguments))
+                await self._accept()
+            except trio.Cancelled:
+                raise
+            except Exception as error:  # noqa: BLE001 - a hook is foreign code: what it raises is an event, or the turn's end
+                told = f"hook {name} of {self._path} raised {type(error).__name__}: {error}"
+                self._tell(HookFailed, {"hook": name, "error": told})
+                if decides:
+                    return error if isinstance(error, CallboardError) else UsageError(told)
+        return None
+
+    def _take(self, name: str, value: object) -> None:
+        match name:
+            case "instructions":
+                self.instructions = None if value is None else str(value)
+            case "tools":
+                self.box = None if value is None else toolbox(value)  # type: ignore[arg-type]  # it checks what it gets
+            case "context":
+                self.window = None if value is None else Conversation(value).window()  # type: ignore[arg-type]  # likewise
+            case _:
+                self._sent = answers(value)
+
+    async def _accept(self) -> None:
+        """Accept what a hook sends as one decision (HOK-2)."""
+        sent, self._sent = self._sent, ()
+        if sent:
+            letters = [Letter(item.content, Lane.STEER if isinstance(item, Steer) else Lane.SEND) for item in sent]
+            await self._parts.post.send(self._path, letters)
+
+    def _moment(self) -> Moment:
+        row = self._row()
+        return Moment(
+            self._path,
+            max(row.runs, 1),
+            max(row.turns, 1),
+            self._calls.conversation(),
+            Kv(self._calls, "agent"),
+            Kv(self._calls, run_id(self._path, max(row.runs, 1))),
+            self._calls,
+        )
+
+    def around(self, call: CallView) -> Callable[[Callable[[], Awaitable[object]]], Awaitable[object]] | None:
+        """The wrapper of a call, or None where the agent wraps none (TOL-13)."""
+        method = method_of(self._hooks, AROUND)
+        if method is None:
+            return None
+        wrapped = AroundCall(call.block.id, call.block.name, dict(call.arguments or {}))
+
+        async def around(run: Callable[[], Awaitable[object]]) -> object:
+            results: list[object] = []
+
+            async def proceed() -> object:
+                if not results:
+                    results.append(await run())
+                return results[0]
+
+            return await method(self._moment(), wrapped, proceed)
+
+        return around
