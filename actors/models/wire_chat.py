@@ -150,7 +150,8 @@ class ChatDecoder:
         model = chunk.get("model")
         if isinstance(model, str) and model:
             self._model = model
-        self._usage = usage_in(chunk, self._usage)
+        if "usage" in chunk or "x_groq" in chunk:
+            self._usage = usage_in(chunk, self._usage)
         choices = chunk.get("choices")
         if isinstance(choices, list):
             for choice in choices:
@@ -177,8 +178,12 @@ class ChatDecoder:
             self._error = classify_event(choice)
 
     def _delta(self, delta: dict[str, object], *, whole: bool = False) -> None:
-        self._reasoning(delta)
         content = delta.get("content")
+        if len(delta) == 1 and isinstance(content, str):  # nearly all deltas are this one
+            if content:
+                self._say(content)
+            return
+        self._reasoning(delta)
         if isinstance(content, str):
             if content:
                 self._say(content)
