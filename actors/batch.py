@@ -91,8 +91,8 @@ def start(calls: tuple[CallView, ...], limit: int) -> tuple[tuple[CallView, ...]
             continue
         blocked = (call.exclusive and unfinished) or not busy.isdisjoint(call.keys)
         if call.state is CallState.PLANNED and not blocked and running < limit:
-            after[index] = call = evolve(call, state=CallState.STARTED)
-            started.append(call)
+            after[index] = evolve(call, state=CallState.STARTED)
+            started.append(after[index])
             running += 1
         if call.exclusive:
             break

@@ -101,7 +101,7 @@ def batch_over(state: TurnState, commit: tuple[Put, ...], before: tuple[Action, 
         calls=(),
         pending=(*state.pending, *results, *extra),
         settled=(*state.settled, *ids),
-        done=done[-CALLS_LISTED :],
+        done=done[-CALLS_LISTED:],
         after_batch=None,
         phase=Phase.LOOKING,
     )

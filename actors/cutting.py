@@ -31,38 +31,26 @@ from .moves import (
     nothing_owed,
     opened,
 )
-from .transcript import Stop
-from .usage import NOTHING
 
 if TYPE_CHECKING:
-    from .changes import OpenTurn
-    from .moves import Action
+    from .answers import Reading
+    from .moves import Action, Responded
 
 
 def cut(state: TurnState, event: Cut) -> Step:
     """Abort (ABT-1, ABT-3) or an interrupting steer (CON-7): settle everything now, wait for nothing."""
-    turn_open = opened(state)
-    turn = turn_id(state.row.agent, turn_open.number)
     actions: list[Action] = []
     if state.ticket is not None and state.phase is not Phase.ASKING:
         actions.append(Abandon(state.ticket))
     state = evolve(state, ticket=None, waiting=False, mail=())
-    if state.response is not None:  # it was whole, and a hook was looking at it
-        response = state.response
-        whole = Cut(
-            event.now,
-            blocks=response.served.response.blocks,
-            usage=response.served.usage,
-            spent=response.spent,
-            cost_known=response.served.cost is not None,
-            model=response.served.model,
-        )
-        state, tells = _cut_response(evolve(state, response=None), whole, turn_open)
-        actions += tells
-    elif state.phase is Phase.ASKING:
-        state, tells = _cut_response(state, event, turn_open)
+    if state.phase is Phase.ASKING:
+        state, tells = _keep_cut(state, event)
         actions += [CutStream(), *tells]
+    elif state.response is not None:
+        state, tells = keep_unrun(state, state.response)
+        actions += tells
     elif state.phase is Phase.RUNNING:
+        turn = turn_id(state.row.agent, opened(state).number)
         returned = batch.settle(state.calls, turn, event.outcomes)
         running = tuple(call.block.id for call in returned if call.state is CallState.STARTED)
         calls = batch.stop(returned, turn, started=True)
@@ -75,33 +63,39 @@ def cut(state: TurnState, event: Cut) -> Step:
     return ending.abort(state, event, tuple(actions))
 
 
-def _cut_response(state: TurnState, event: Cut, turn_open: OpenTurn) -> tuple[TurnState, tuple[Action, ...]]:
-    """What was whole stays, and the half text; finished calls that will not run are settled as skipped (TRN-8)."""
+def _keep_cut(state: TurnState, event: Cut) -> tuple[TurnState, tuple[Action, ...]]:
+    """What was whole of a response that is cut stays, and its half text (TRN-8)."""
+    state = ending.account(state, event.usage, event.spent, cost_known=event.cost_known)
+    turn_open = opened(state)
     turn = turn_id(state.row.agent, turn_open.number)
     reading = answers.interrupted(turn, turn_open.step, event.blocks, event.half, model=event.model, usage=event.usage)
-    row = state.row
-    row = evolve(
-        row,
-        usage=row.usage + event.usage,
-        spent=row.spent + event.spent,
-        run_usage=row.run_usage + event.usage,
-        run_spent=row.run_spent + event.spent,
-        cost_known=row.cost_known and event.cost_known,
-        open=evolve(turn_open, asking=False, held=NOTHING),
-    )
+    return _keep(state, reading, event.spent.cost if event.cost_known else None)
+
+
+def keep_unrun(state: TurnState, response: Responded) -> tuple[TurnState, tuple[Action, ...]]:
+    """A response stays that was whole, but that a hook was still looking at: what it asks for will not be done."""
+    served, turn_open = response.served, opened(state)
+    turn = turn_id(state.row.agent, turn_open.number)
+    blocks = served.response.blocks
+    reading = answers.interrupted(turn, turn_open.step, blocks, "", model=served.model, usage=served.usage)
+    return _keep(evolve(state, response=None), reading, served.cost)
+
+
+def _keep(state: TurnState, reading: Reading, cost: int | None) -> tuple[TurnState, tuple[Action, ...]]:
+    """Finished calls that will not run are settled as skipped: no call stays without a result (TOL-1)."""
+    record = reading.record
     planned = tuple(CallView(block, CallState.PLANNED) for block in reading.calls)
-    skipped = batch.stop(planned, turn, started=False)
-    text = reading.record.text
-    cost = event.spent.cost if event.cost_known else None
-    values = {"stop": Stop.INTERRUPTED, "text": text, "usage": event.usage, "cost": cost, "model": event.model}
-    kept = (reading.record, *batch.results(skipped)) if reading.record.blocks else ()
-    state = evolve(state, row=row, pending=(*state.pending, *kept), last_text=text or state.last_text)
+    skipped = batch.stop(planned, record.turn, started=False)
+    kept = (record, *batch.results(skipped)) if record.blocks else ()
+    state = evolve(state, pending=(*state.pending, *kept), last_text=record.text or state.last_text)
+    values = {"stop": record.stop, "text": record.text, "usage": record.usage, "cost": cost, "model": record.model}
     return state, (Tell(ResponseEnded, values), *settled_tells(skipped))
 
 
 def commit_failed(state: TurnState, event: CommitFailed) -> Step:
     """Nothing was written, so nothing is assumed: look again, or stop with what the store says (TRN-3, TOL-10)."""
-    if isinstance(event.error, Conflict) and state.phase in _CLAIMING and state.conflicts < CONFLICTS_MAX:
+    claiming = state.phase in _CLAIMING and state.response is None
+    if isinstance(event.error, Conflict) and claiming and state.conflicts < CONFLICTS_MAX:
         # Someone withdrew a message, or another process took it: choose again from what is there.
         again = evolve(state, mail=(), waiting=False, conflicts=state.conflicts + 1, phase=Phase.LOOKING)
         return Step(again, (), (Look(sends=nothing_owed(again)),))

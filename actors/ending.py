@@ -11,9 +11,9 @@ from .evolve import evolve
 from .happenings import NoteWritten, TurnEnded
 from .ids import AgentId, MessageId, TurnId, run_id, turn_id
 from .messages import CallDone, Envelope, Lane, LaneBound, Outcome, Purpose, Status, failure_of
-from .moves import Abandon, Over, Phase, Step, Tell
+from .moves import Abandon, Over, Phase, Step, Tell, opened
 from .transcript import MessageRecord, NoteRecord
-from .usage import MICROSECONDS, Amounts
+from .usage import MICROSECONDS, NOTHING, Amounts
 
 if TYPE_CHECKING:
     from .changes import Operation
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .messages import Failure
     from .moves import Action, Cut, TurnState
     from .transcript import Record
+    from .usage import Usage
 
 _NO_BOUND: Final = LaneBound()
 
@@ -63,6 +64,21 @@ def flush(state: TurnState, now: float) -> tuple[TurnState, tuple[Operation, ...
     return after, tuple(made), records
 
 
+def account(state: TurnState, usage: Usage, spent: Amounts, *, cost_known: bool = True) -> TurnState:
+    """What a request cost enters the row that the next commit carries; nothing is held for it any more (REQ-7)."""
+    row = state.row
+    row = evolve(
+        row,
+        usage=row.usage + usage,
+        spent=row.spent + spent,
+        run_usage=row.run_usage + usage,
+        run_spent=row.run_spent + spent,
+        cost_known=row.cost_known and cost_known,
+        open=evolve(opened(state), asking=False, held=NOTHING),
+    )
+    return evolve(state, row=row)
+
+
 def _record(turn: TurnId, envelope: Envelope) -> MessageRecord:
     return MessageRecord(
         turn, envelope.id, envelope.content, envelope.sender, envelope.lane is Lane.STEER, envelope.trust
@@ -103,8 +119,6 @@ def finish(
     failure: Failure | None = None,
 ) -> Step:
     """End the turn in one commit: what it still had to say, its outcome, and the report to a waiting parent."""
-    opened = state.row.open
-    assert opened is not None, "only an open turn ends"
     state, commit, records = flush(state, now)
     told = outcome(state, status, failure=failure)
     row = evolve(state.row, open=None, owes=False, suspended=None)
@@ -134,9 +148,7 @@ def _report(parent: str, told: Outcome) -> Envelope:
 
 def fail(state: TurnState, error: CallboardError, now: float, *before: Action) -> Step:
     """End the turn with a note that the next request shows, on a valid conversation (TRN-2)."""
-    opened = state.row.open
-    assert opened is not None, "only an open turn fails"
-    note = NoteRecord(turn_id(state.row.agent, opened.number), "failure", f"The turn ended early: {error}")
+    note = NoteRecord(turn_id(state.row.agent, opened(state).number), "failure", f"The turn ended early: {error}")
     state = evolve(state, answer=None)
     state = evolve(state, pending=(*state.pending, note), note_last=True)
     status = Status.EXHAUSTED if isinstance(error, Exhausted) else Status.FAILED
@@ -149,31 +161,25 @@ def abort(state: TurnState, event: Cut, before: tuple[Action, ...]) -> Step:
     assert event.reason is not None, "an abort has a reason"
     failure = failure_of(Aborted(f"{state.row.agent} was aborted: {event.reason}"))
     ended = finish(state, Status.ABORTED, event.now, *before, failure=failure)
-    opened = state.row.open
-    assert opened is not None, "only an open turn is aborted"
     ids = tuple(queued.envelope.id for queued in event.control)
     claims: tuple[Operation, ...] = (
-        (Claim(state.row.agent, ids, turn_id(state.row.agent, opened.number)),) if ids else ()
+        (Claim(state.row.agent, ids, turn_id(state.row.agent, opened(state).number)),) if ids else ()
     )
     return Step(ended.state, (*claims, *ended.commit), ended.actions, ended.records)
 
 
 def nothing(state: TurnState) -> Step:
     """There is nothing to do: no turn was needed, and none is left behind (CON-5)."""
-    opened = state.row.open
-    assert opened is not None, "only an open turn can come to nothing"
     abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
     row = evolve(state.row, open=None, owes=False, suspended=None)
-    commit = (Put(row),) if opened.tries else ()  # one that the store has open would be found again and again
+    commit = (Put(row),) if opened(state).tries else ()  # one that the store has open would be found again and again
     return Step(evolve(state, row=row, phase=Phase.OVER, ticket=None), commit, (*abandon, Over()))
 
 
 def suspend(state: TurnState, now: float, reason: str, error: Exhausted | None = None) -> Step:
     """Stop here; what is settled becomes durable, what is queued stays queued (CLS-5)."""
     state = evolve(state, mail=())
-    opened = state.row.open
-    assert opened is not None, "only an open turn is suspended"
-    if not opened.step and not state.pending and error is None:
+    if not opened(state).step and not state.pending and error is None:
         return suspended(state, (), (), (), reason=reason)  # the store knows nothing of this turn, or all of it
     if error is not None:
         state = evolve(state, row=evolve(state.row, suspended=reason, owes=True))

@@ -17,7 +17,7 @@ from . import answers, batch, ending
 from .batching import batch_over, bounded, count_failures, row_of, rows_of, settled_tells, starting
 from .budget import Dimension
 from .changes import CallState, OpenTurn, Put
-from .cutting import commit_failed, cut
+from .cutting import commit_failed, cut, keep_unrun
 from .errors import BudgetError, Exhausted, InternalError, LimitReached
 from .evolve import evolve
 from .fitting import Refusal
@@ -185,10 +185,13 @@ def _at(state: TurnState, point: Point, before: tuple[Action, ...] = ()) -> Step
 def _after_hook(state: TurnState, event: HookReturned) -> Step:
     point = state.then
     assert point is not None, "HOOK always knows where it came from"
+    if state.response is not None:
+        if event.error is None:
+            return _take_response(evolve(state, response=None), state.response)
+        state, tells = keep_unrun(state, state.response)
+        return ending.fail(state, event.error, event.now, *tells)
     if event.error is not None:
         return _refuse(state, event.error, event.now)
-    if point is Point.AFTER_RESPONSE and state.response is not None:
-        return _take_response(evolve(state, phase=Phase.ASKING, response=None), state.response)
     if state.suspending:
         return ending.suspend(state, event.now, "leaving")
     if event.toolbox is not None:
@@ -216,7 +219,8 @@ def _refuse(state: TurnState, error: CallboardError, now: float) -> Step:
 
 def _looked(state: TurnState, event: Looked) -> Step:
     """Steering goes first; a send enters only when nothing is owed an answer (CON-1)."""
-    state = evolve(state, mail=event.mail, toolbox=event.toolbox)
+    # With a ticket the request is made up already: the tools that a hook chose for it stand.
+    state = evolve(state, mail=event.mail, toolbox=event.toolbox if state.ticket is None else state.toolbox)
     if event.mail:
         going_on = state.output if opened(state).step else state.spec.output
         state = evolve(state, output=event.output or going_on)
@@ -309,7 +313,10 @@ def _claim(state: TurnState, ticket: object, now: float) -> Step:
 
 
 def _responded(state: TurnState, event: Responded) -> Step:
-    """A whole response came; hooks may see it before it is committed."""
+    """A whole response came; hooks may see it before it is committed. Its cost counts from now on (REQ-7)."""
+    served = event.served
+    state = evolve(state, ticket=None)
+    state = ending.account(state, served.usage, event.spent, cost_known=served.cost is not None)
     if Point.AFTER_RESPONSE in state.spec.hooks:
         waiting = evolve(state, phase=Phase.HOOK, then=Point.AFTER_RESPONSE, response=event)
         return Step(waiting, (), (CallHook(Point.AFTER_RESPONSE),))
@@ -325,7 +332,7 @@ def _take_response(state: TurnState, event: Responded) -> Step:
     reading = answers.read(
         turn, turn_open.step, response.blocks, stop=response.stop, model=served.model, usage=served.usage
     )
-    state = _account(evolve(state, last_text=reading.record.text or state.last_text, ticket=None), event)
+    state = evolve(state, last_text=reading.record.text or state.last_text)
     if reading.record.blocks:
         state = evolve(state, pending=(*state.pending, reading.record))
     tell = _ended(served, reading.record.text)
@@ -348,21 +355,6 @@ def _ended(served: Served, text: str) -> Tell:
             "attempt": served.attempts,
         },
     )
-
-
-def _account(state: TurnState, event: Responded) -> TurnState:
-    """What the request cost enters the row that the next commit carries (REQ-7)."""
-    row, served = state.row, event.served
-    row = evolve(
-        row,
-        usage=row.usage + served.usage,
-        spent=row.spent + event.spent,
-        run_usage=row.run_usage + served.usage,
-        run_spent=row.run_spent + event.spent,
-        cost_known=row.cost_known and served.cost is not None,
-        open=evolve(opened(state), asking=False, held=NOTHING),
-    )
-    return evolve(state, row=row)
 
 
 _STOPPED_SHORT: Final = {
@@ -493,16 +485,9 @@ def _keep(state: TurnState, ended: tuple[CallView, ...], now: float, tells: tupl
 
 def _failed(state: TurnState, event: Failed) -> Step:
     """A request that came to nothing ends the turn with one note that the next request shows (TRN-2)."""
-    row = evolve(
-        state.row,
-        usage=state.row.usage + event.usage,
-        spent=state.row.spent + event.spent,
-        run_usage=state.row.run_usage + event.usage,
-        run_spent=state.row.run_spent + event.spent,
-        open=evolve(opened(state), asking=False, held=NOTHING),
-    )
+    state = ending.account(evolve(state, ticket=None), event.usage, event.spent)
     tell = Tell(RequestFailed, {"error": f"{event.error.kind}: {event.error}"})
-    return ending.fail(evolve(state, row=row, ticket=None), event.error, event.now, tell)
+    return ending.fail(state, event.error, event.now, tell)
 
 
 def _suspend(state: TurnState, event: SuspendAsked) -> Step:
