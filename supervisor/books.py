@@ -72,15 +72,15 @@ class Books:
                 " such as 'openai:gpt-5-mini', or a Script"
             )
         chain = tuple([self._books.get(model.id) or self._open(model) for model in models])
-        for book in chain:
+        for book, model in zip(chain, models, strict=True):
             if book.price is None and self._ledger.remaining(agent, Dimension.COST) is not None:
-                raise no_price(book.model, agent)
+                raise no_price(model, agent)
         return chain
 
     def _open(self, model: Model) -> Book:
         size = self._permits.get(model.id, PERMITS) if isinstance(self._permits, Mapping) else self._permits
         pool = Pool(model.id, size, self._rates.get(model.id), self._clock())
-        book = self._books[model.id] = Book(model, pool, Estimator(), price_of(model, self._prices))
+        book = self._books[model.id] = Book(model.id, pool, Estimator(), price_of(model, self._prices))
         return book
 
     def promote(self, agent: AgentId) -> None:

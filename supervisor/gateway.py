@@ -102,8 +102,9 @@ class Gateway:
         """Let a request in if it need not wait; see `actors.ports.Gate`."""
         ticket = GateTicket(
             agent,
+            models,
             self._books.chain(agent, models),
-            request_bytes,
+            request_bytes=request_bytes,
             max_output_tokens=max_output_tokens,
             limits=limits,
             borrowed=within is not None,
@@ -144,9 +145,14 @@ class Gateway:
         )
         if ticket is not None:
             return ticket
-        chain = self._books.chain(agent, models)
         ticket = GateTicket(
-            agent, chain, request_bytes, max_output_tokens=max_output_tokens, limits=limits, borrowed=False
+            agent,
+            models,
+            self._books.chain(agent, models),
+            request_bytes=request_bytes,
+            max_output_tokens=max_output_tokens,
+            limits=limits,
+            borrowed=False,
         )
         self._waited += 1
         began = self._clock()
@@ -249,7 +255,7 @@ class Gateway:
         return attempt
 
     async def _attempt(self, ticket: GateTicket, attempt: Attempt, request: ModelRequest) -> Served:
-        model = ticket.book.model
+        model = ticket.models[ticket.place]
         if request.model != model.name:
             request = attrs.evolve(request, model=model.name)
         response: Response | None = None

@@ -228,6 +228,8 @@ class Ledger(Roster):
     def extend_once(self, agent: AgentId, asked: Amounts) -> tuple[Grant, ...]:
         """Make room along the chain for one last response: what is missing, once per agent until a next grant.
 
+        Of active time less may be given than asked; of the rest all or nothing.
+
         Returns:
             What was given, for each node that lacked something; empty where nothing did.
 
@@ -235,7 +237,7 @@ class Ledger(Roster):
             Exhausted: it was given before, or a node would be extended beyond what others than persons may add.
         """
         account = self._account(agent)
-        lacking = list(_lacking(account, vector(asked)))
+        lacking = [_clipped(*lack) for lack in _lacking(account, vector(asked))]
         if not lacking:
             return ()
         renewed = sum(node.renewed for node in account.chain)
@@ -373,6 +375,13 @@ def _lacking(account: Account, asked: Vector) -> list[tuple[Account, Bound, int]
         for bound in node.bounds
         if (missing := node.used[bound.index] + delta[bound.index] - bound.limit) > 0
     ]
+
+
+def _clipped(node: Account, bound: Bound, extra: int) -> tuple[Account, Bound, int]:
+    """Time is given as far as the cap goes, for a response in less time is better than none."""
+    if bound.dimension is Dimension.SECONDS and bound.automatic < bound.opened:
+        extra = min(extra, bound.opened - bound.automatic)
+    return node, bound, extra
 
 
 def _check_cap(account: Account, bound: Bound, extra: int) -> None:

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from actors.ids import AgentId, RequestId
-from actors.ports import BlockDone, Model, ReasoningPiece, TextPiece, WireCall
+from actors.ports import BlockDone, ReasoningPiece, TextPiece, WireCall
 from actors.usage import NO_USAGE, NOTHING, Amounts, Price, Usage
 
 from .gate import Estimator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.budget import Limits
-    from actors.ports import Piece, Watch
+    from actors.ports import Model, Piece, Watch
 
     from .ledger import Reservation
 
@@ -33,9 +33,9 @@ SLACK_MAX_S: Final = 1.0
 
 @attrs.frozen
 class Book:
-    """What the gateway keeps of one model."""
+    """What the gateway keeps of all models of one id."""
 
-    model: Model
+    id: str
     pool: Pool
     estimator: Estimator
     price: Price | None
@@ -93,6 +93,7 @@ class GateTicket:
         "held",
         "limits",
         "max_output_tokens",
+        "models",
         "place",
         "queued_s",
         "request_bytes",
@@ -104,14 +105,16 @@ class GateTicket:
     def __init__(
         self,
         agent: AgentId,
+        models: tuple[Model, ...],
         chain: tuple[Book, ...],
-        request_bytes: int,
         *,
+        request_bytes: int,
         max_output_tokens: int | None,
         limits: Limits,
         borrowed: bool,
     ) -> None:
         self.agent = agent
+        self.models = models
         self.chain = chain
         self.place = 0
         self.book = chain[0]
@@ -134,7 +137,7 @@ class GateTicket:
     @property
     def model(self) -> str:
         """Id of the model that is asked, or was asked last."""
-        return self.book.model.id
+        return self.book.id
 
     def count(self, usage: Usage, cost: int | None, spent: Amounts) -> None:
         """Add an ended attempt."""
