@@ -48,7 +48,8 @@ class Thread(Generic[T]):
         self._queue: queue.SimpleQueue[tuple[_Waiter, T] | None] = queue.SimpleQueue()
         self._ended = trio.Event()
         self._closing = False
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
     async def do(self, what: T, *, given_up: bool = False) -> Any:
         """Have it done.
@@ -77,6 +78,7 @@ class Thread(Generic[T]):
             self._closing = True
             self._queue.put(None)
         await self._ended.wait()
+        self._thread.join()  # it has told us and only returns: nothing is waited for
 
     def _run(self) -> None:
         ended = False

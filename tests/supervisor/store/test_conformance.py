@@ -26,8 +26,8 @@ KINDS = ("memory", "faultless", "inline", "threads")
 async def opened(kind: str, folder: Path) -> AsyncIterator[Store]:
     """A new store of a kind."""
     if kind in {"memory", "faultless"}:
-        store = open_memory_store()
-        yield store if kind == "memory" else FaultyStore(store, at=0)
+        memory = open_memory_store()
+        yield memory if kind == "memory" else FaultyStore(memory, at=0)
         return
     async with open_sqlite_store(folder / "agents.db", owner="tests", inline=kind == "inline") as store:
         yield store

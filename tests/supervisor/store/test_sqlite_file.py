@@ -1,0 +1,280 @@
+"""The files of a SQLite store: who may open it, and what they are told."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import apsw
+import pytest
+
+from actors.changes import AgentRow, Append, Bump, ChangeSet, Put
+from actors.errors import CallboardError, Corrupt, NewerSchema, OwnedElsewhere, Unavailable, UsageError
+from actors.ids import AgentId, TreeId, turn_id
+from actors.transcript import NoteRecord
+from supervisor.store import schema
+from supervisor.store.sqlite import open_sqlite_reader, open_sqlite_store
+from supervisor.store.sqlite_file import Owner, open_writer
+
+# ruff: noqa: ASYNC220, ASYNC240 - nothing else runs here that a blocking look at a file could hold up
+
+TREE, LEAD = TreeId("lead"), AgentId("lead")
+COUNT = ChangeSet(TREE, None, (Bump("n"),))
+
+
+async def refused(path: Path | str, kind: type[CallboardError], told: str, *, reader: bool = False) -> None:
+    """Opening it fails with an error that says so."""
+    manager = open_sqlite_reader(path, inline=True) if reader else open_sqlite_store(path, owner="tests", inline=True)
+    with pytest.raises(kind) as caught:
+        await manager.__aenter__()
+    assert told in str(caught.value)
+
+
+# -- paths -------------------------------------------------------------------------------------------------------
+
+
+async def test_bad_paths_are_named(tmp_path: Path) -> None:
+    """A folder, a missing folder, no name and SQLite's own words for memory are refused plainly."""
+    await refused(tmp_path, UsageError, "is a folder; give the name of a file in it")
+    await refused(tmp_path / "no" / "agents.db", Unavailable, "there is no folder")
+    await refused("", UsageError, "a store is a file name")
+    await refused(":memory:", UsageError, "for a store in memory give no store")
+    await refused("file:agents.db?mode=memory", UsageError, "a store is a file name")
+    await refused(tmp_path / "agents.db", Unavailable, "there is no store", reader=True)
+    await refused(tmp_path, UsageError, "is a folder", reader=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
+    """Text, and another program's database, are neither taken nor changed."""
+    text, other = tmp_path / "notes.txt", tmp_path / "other.db"
+    text.write_text("x" * 5_000)
+    db = apsw.Connection(str(other))
+    db.execute("CREATE TABLE mine (a)")
+    db.close()
+    before = other.read_bytes()
+    for reader in (False, True):
+        await refused(text, Corrupt, "damaged or no SQLite database", reader=reader)
+        await refused(other, Corrupt, "another program's database", reader=reader)
+    assert text.read_text() == "x" * 5_000
+    assert other.read_bytes() == before
+
+
+async def test_an_empty_file_becomes_a_store_but_is_not_read_as_one(tmp_path: Path) -> None:
+    """Somebody who made the file with `touch` meant a new store."""
+    path = tmp_path / "agents.db"
+    path.touch()
+    await refused(path, Corrupt, "is an empty file", reader=True)
+    async with open_sqlite_store(path, owner="tests", inline=True) as store:
+        assert await store.commit(COUNT) == (1,)
+
+
+async def test_files_are_for_their_user_only(tmp_path: Path) -> None:
+    """What agents say is nobody else's business: the store, its log and its lock have mode 0600."""
+    async with open_sqlite_store(tmp_path / "agents.db", owner="tests", inline=True) as store:
+        await store.commit(COUNT)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    assert set(modes) == {"agents.db", "agents.db-wal", "agents.db-shm", "agents.db-owner"}
+    assert set(modes.values()) == {0o600}
+    assert {path.name for path in tmp_path.iterdir()} == {"agents.db", "agents.db-owner"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
+async def test_a_file_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
+    """Read-only is said when the store is opened, not at the first commit."""
+    path = tmp_path / "agents.db"
+    async with open_sqlite_store(path, owner="tests", inline=True):
+        pass
+    path.chmod(0o400)
+    await refused(path, Unavailable, "is read-only")
+
+
+# -- versions ----------------------------------------------------------------------------------------------------
+
+
+async def test_a_newer_schema_is_refused_unchanged(tmp_path: Path) -> None:
+    """An old callboard does not touch what a new one wrote."""
+    path = tmp_path / "agents.db"
+    async with open_sqlite_store(path, owner="tests", inline=True):
+        pass
+    db = apsw.Connection(str(path))
+    db.pragma("user_version", schema.VERSION + 1)
+    db.close()
+    for reader in (False, True):
+        await refused(path, NewerSchema, f"has schema {schema.VERSION + 1}, this callboard knows", reader=reader)
+
+
+def test_a_migration_that_fails_leaves_the_old_version_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All steps and the version's number are one transaction; it works at the next try."""
+    path = tmp_path / "agents.db"
+    open_writer(path).close()
+    broken = schema.Migration("broken", ("CREATE TABLE more (a)", "no such statement"))
+    whole = schema.Migration("whole", ("CREATE TABLE more (a)",))
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, broken))
+    with pytest.raises(Unavailable, match="syntax error"):
+        open_writer(path)
+    db = apsw.Connection(str(path))
+    assert db.pragma("user_version") == schema.VERSION - 1
+    assert db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'more'").get == 0
+    db.close()
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS[:-1], whole))
+    db = open_writer(path)
+    assert db.pragma("user_version") == schema.VERSION
+    assert db.execute("SELECT count(*) FROM more").get == 0
+    db.close()
+
+
+async def test_a_reader_does_not_bring_an_old_store_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever only looks is told who may."""
+    open_writer(tmp_path / "agents.db").close()
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    await refused(tmp_path / "agents.db", Unavailable, "run with it once to bring it up", reader=True)
+
+
+async def test_a_store_keeps_its_name(tmp_path: Path) -> None:
+    """The id is made with the store, kept by it, and another store's is another."""
+    ids = []
+    for name in ("agents.db", "agents.db", "other.db"):
+        async with open_sqlite_store(tmp_path / name, owner="tests", inline=True) as store:
+            ids.append(store.id)
+    assert ids[0] == ids[1] != ids[2]
+
+
+# -- ownership ---------------------------------------------------------------------------------------------------
+
+
+async def test_sup_6_a_second_owner_is_refused_by_name(tmp_path: Path) -> None:
+    """The message says who has it, since when, and what to do; links lead to the same lock; a close frees it."""
+    path = tmp_path / "agents.db"
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    async with open_sqlite_store(path, owner="callboard run review.py", inline=True) as store:
+        for name in (path, link):
+            await refused(name, OwnedElsewhere, "store agents.db is in use by this process (callboard run review.py)")
+        assert await store.commit(COUNT) == (1,)
+    async with open_sqlite_store(link, owner="tests", inline=True) as store:
+        assert await store.commit(COUNT) == (2,)
+
+
+OWNER = """
+import sys
+from pathlib import Path
+from supervisor.store.sqlite_file import Owner
+owner = Owner.take(Path(sys.argv[1]), "callboard run other.py")
+print("owned", flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_sup_6_another_process_is_named_and_a_dead_one_does_not_block(tmp_path: Path) -> None:
+    """While it lives its pid is told; once it is killed its file keeps nobody out."""
+    path = tmp_path / "agents.db"
+    process = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    try:
+        assert process.stdout.readline() == b"owned\n"
+        await refused(path, OwnedElsewhere, f"in use by process {process.pid} (callboard run other.py) since ")
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+    assert json.loads((tmp_path / "agents.db-owner").read_bytes())["pid"] == process.pid
+    async with open_sqlite_store(path, owner="tests", inline=True) as store:
+        assert await store.commit(COUNT) == (1,)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "in use by another process; end it"),
+        (b"not json", "in use by another process; end it"),
+        (b"[1]", "in use by another process; end it"),
+        (
+            json.dumps(
+                {"pid": 1, "host": "elsewhere", "since": "2020-02-03T14:03:00+00:00", "command": "run"}
+            ).encode(),
+            "in use by process 1 (run) on elsewhere since 2020-02-03 14:03",
+        ),
+        (json.dumps({"pid": 1, "since": "noon", "command": "run"}).encode(), "since noon"),
+    ],
+)
+async def test_whatever_the_lock_file_holds_the_message_is_readable(tmp_path: Path, content: bytes, told: str) -> None:
+    """An owner that has not written yet, or an odd file, is told of as well as can be."""
+    owner = Owner.take(tmp_path / "agents.db", "tests")
+    (tmp_path / "agents.db-owner").write_bytes(content)
+    await refused(tmp_path / "agents.db", OwnedElsewhere, told)
+    owner.release()
+    owner.release()
+
+
+async def test_the_hour_is_told_for_today(tmp_path: Path) -> None:
+    """Since when is told as a clock shows it."""
+    owner = Owner.take(tmp_path / "agents.db", "tests")
+    since = dt.datetime.fromisoformat(json.loads((tmp_path / "agents.db-owner").read_bytes())["since"])
+    await refused(tmp_path / "agents.db", OwnedElsewhere, f"since {since:%H:%M};")
+    owner.release()
+
+
+def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """A child that outlives us, made by a plain fork, holds nothing up."""
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom supervisor.store.sqlite_file import Owner\n"
+        "owner = Owner.take(Path(sys.argv[1]), 'tests')\n"
+        "if os.fork():\n    os._exit(0)\n"
+        "sys.stdout.close(); os.close(1); sys.stdin.read()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "agents.db")], stdin=subprocess.PIPE)
+    process.wait()
+    assert process.stdin is not None
+    try:
+        deadline = time.monotonic() + 10
+        while True:  # the child closes its copy right after the fork, perhaps later than we look
+            try:
+                Owner.take(tmp_path / "agents.db", "tests").release()
+                break
+            except OwnedElsewhere:
+                assert time.monotonic() < deadline
+    finally:
+        process.stdin.close()
+
+
+async def test_a_failed_opening_frees_the_lock(tmp_path: Path) -> None:
+    """What could not be opened can be opened once it is mended."""
+    path = tmp_path / "agents.db"
+    path.write_text("x" * 5_000)
+    await refused(path, Corrupt, "no SQLite database")
+    path.unlink()
+    async with open_sqlite_store(path, owner="tests", inline=True) as store:
+        assert await store.commit(COUNT) == (1,)
+
+
+# -- reading beside the owner ------------------------------------------------------------------------------------
+
+
+async def test_a_reader_sees_what_its_owner_has_committed(tmp_path: Path) -> None:
+    """`show` works while another process runs the agents, and writes nothing."""
+    path = tmp_path / "agents.db"
+    async with open_sqlite_store(path, owner="tests", inline=True) as store:
+        epoch = await store.own(TREE)
+        await store.commit(ChangeSet(TREE, epoch, (Put(AgentRow(LEAD, "", "lead", "d"), fresh=True),)))
+        async with open_sqlite_reader(path, inline=True) as reader:
+            for number in range(3):
+                record = NoteRecord(turn_id(LEAD, 1), "notice", str(number))
+                await store.commit(ChangeSet(TREE, epoch, (Append(LEAD, number, (record,)),)))
+                assert (await reader.read_records(LEAD))[-1] == record
+            assert reader.id == store.id
+            with pytest.raises(apsw.ReadOnlyError):
+                reader._reads._db.execute("DELETE FROM records")
+    async with open_sqlite_reader(path) as reader:
+        assert len(await reader.read_records(LEAD)) == 3

@@ -1,0 +1,343 @@
+"""The writer of a SQLite store: groups, failing disks, waiters that cannot give up."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import pytest
+import trio
+import trio.testing
+
+from actors.changes import AgentRow, Append, Bump, ChangeSet, Enqueue, Placed, Put
+from actors.content import Text
+from actors.errors import Conflict, Corrupt, Fenced, InternalError, Unavailable, UsageError
+from actors.ids import AgentId, MessageId, TreeId, turn_id
+from actors.messages import Envelope, Lane, LaneBound
+from actors.transcript import NoteRecord
+from supervisor.store.sqlite import SqliteStore, open_sqlite_store
+from supervisor.store.sqlite_file import open_reader, open_writer
+from supervisor.store.sqlite_reads import Reads
+from supervisor.store.sqlite_rows import Compiled, compiled, owning
+from supervisor.store.sqlite_writer import Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+TREE, LEAD = TreeId("lead"), AgentId("lead")
+
+
+def count(counter: str = "n", bound: int | None = None) -> ChangeSet:
+    """A set that counts."""
+    return ChangeSet(TREE, None, (Bump(counter, bound=bound),))
+
+
+def big(size: int) -> ChangeSet:
+    """A set that writes so many bytes."""
+    envelope = Envelope(MessageId(f"m-{size}"), LEAD, Lane.SEND, (Text("x" * size),))
+    return ChangeSet(TREE, None, (Bump("n"), Enqueue(envelope, LaneBound(size_bytes=2**30, message_bytes=2**30))))
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> Iterator[Writer]:
+    """A writer of a store with the agent `lead` in it."""
+    found = Writer("agents.db", open_writer(tmp_path / "agents.db"))
+    epoch = found.write([owning(TREE)])[0].unwrap()[0]
+    put = ChangeSet(TREE, epoch, (Put(AgentRow(LEAD, "", "lead", "d"), fresh=True),))
+    found.write([compiled(put)])[0].unwrap()
+    yield found
+    found.close()
+
+
+def outcomes(writer: Writer, *sets: ChangeSet | Compiled) -> list[Any]:
+    """What each set of one group comes to: its values, or its error."""
+    group = [one if isinstance(one, Compiled) else compiled(one) for one in sets]
+    results = writer.write(group)
+    assert not writer._db.in_transaction  # WRITER-1
+    return [result.value if hasattr(result, "value") else result.error for result in results]
+
+
+# -- groups ------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_is_one_flush_and_a_failed_set_holds_up_no_other(writer: Writer) -> None:
+    """Sets that fail leave nothing, those around them are written, each told its own outcome."""
+    flushes = writer.flushes
+    found = outcomes(writer, count(), count(bound=1), count(), big(-1), count())
+    assert [found[0], found[2], found[4]] == [(1,), (2,), (4,)]
+    assert isinstance(found[1], Conflict)
+    assert writer.flushes == flushes + 1
+    assert (writer.commits, writer.refused) == (6, 1)
+
+
+def test_sup_6_a_new_epoch_is_in_force_within_its_group(writer: Writer) -> None:
+    """What an old owner queued behind the new one's take-over is fenced off."""
+    old = ChangeSet(TREE, 1, (Bump("n"),))
+    found = outcomes(writer, old, owning(TREE), old, ChangeSet(TREE, 2, (Bump("n"),)))
+    assert [found[0], found[1], found[3]] == [(1,), (2,), (2,)]
+    assert isinstance(found[2], Fenced)
+
+
+def test_the_group_is_written_before_anyone_is_told(writer: Writer, tmp_path: Path) -> None:
+    """Another connection sees all of a group once its outcomes are there."""
+    outcomes(writer, *[count() for _ in range(5)])
+    db = open_reader(tmp_path / "agents.db")
+    assert db.execute("SELECT value FROM counters").get == 5
+    db.close()
+
+
+def test_our_own_bug_fails_its_set_alone(writer: Writer) -> None:
+    """An unexpected exception is told as ours, and the others of the group are written."""
+
+    def bug(_: apsw.Cursor) -> None:
+        raise ZeroDivisionError
+
+    found = outcomes(writer, count(), Compiled(TREE, None, ((bug, ()),)), count())
+    assert [found[0], found[2]] == [(1,), (2,)]
+    assert isinstance(found[1], InternalError)
+    assert "ZeroDivisionError" in str(found[1])
+
+
+def test_a_key_that_utf8_cannot_hold_is_a_usage_error(writer: Writer) -> None:
+    """A lone surrogate is kept in bodies, and refused where it would be looked for."""
+    found = outcomes(writer, count("half \ud83d"), count())
+    assert isinstance(found[0], UsageError)
+    assert found[1] == (1,)
+
+
+# -- failing disks -----------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_fails_the_whole_group_and_the_next_may_pass(writer: Writer) -> None:
+    """SQLite ends the transaction itself, so every set of the group is told that nothing was written."""
+    db = writer._db
+    pages = db.pragma("page_count")
+    db.pragma("max_page_count", pages + 4)
+    found = outcomes(writer, count(), big(100_000), count())
+    assert [type(error) for error in found] == [Unavailable] * 3
+    assert len({id(error) for error in found}) == 3  # each is raised in its own task
+    assert "the disk is full" in str(found[0])
+    assert "free some space" in str(found[0])
+    db.pragma("max_page_count", pages + 1_000)
+    assert outcomes(writer, big(100_000), count()) == [(1, found_place(1)), (2,)]
+
+
+def found_place(seq: int) -> object:
+    """The place of the big message."""
+    return Placed(MessageId("m-100000"), seq)
+
+
+def test_another_programs_lock_is_told_after_a_while(writer: Writer, tmp_path: Path) -> None:
+    """A forgotten shell that holds the write lock is named as such; when it ends all goes on."""
+    other = apsw.Connection(str(tmp_path / "agents.db"))
+    other.execute("BEGIN IMMEDIATE")
+    writer._db.set_busy_timeout(20)
+    (error,) = outcomes(writer, count())
+    assert isinstance(error, Unavailable)
+    assert "locked by another program" in str(error)
+    other.execute("ROLLBACK")
+    other.close()
+    assert outcomes(writer, count()) == [(1,)]
+
+
+def test_a_database_made_read_only_is_told(writer: Writer) -> None:
+    """A disk that turns read-only fails commits with what to do."""
+    writer._db.pragma("query_only", True)  # noqa: FBT003 - a pragma's value
+    (error,) = outcomes(writer, count())
+    assert isinstance(error, Unavailable)
+    assert "read-only" in str(error)
+    writer._db.pragma("query_only", False)  # noqa: FBT003
+    assert outcomes(writer, count()) == [(1,)]
+
+
+class FailingFile(apsw.VFSFile):
+    """A file whose writes and flushes fail while its disk is told to."""
+
+    def __init__(self, disk: FailingDisk, name: Any, flags: list[int]) -> None:
+        self._disk = disk
+        super().__init__("", name, flags)
+
+    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - SQLite's name
+        self._disk.fail("write")
+        super().xWrite(data, offset)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802
+        self._disk.fail("sync")
+        super().xSync(flags)
+
+
+class FailingDisk(apsw.VFS):
+    """A disk that fails what `broken` says."""
+
+    def __init__(self) -> None:
+        self.broken = ""
+        super().__init__("failing-disk", "")
+
+    def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+        return FailingFile(self, name, flags)
+
+    def fail(self, what: str) -> None:
+        """Fail, if it is broken so."""
+        if self.broken == what:
+            raise apsw.IOError
+
+
+@pytest.mark.parametrize("what", ["write", "sync"])
+def test_a_failing_flush_ends_all_writing(tmp_path: Path, what: str) -> None:
+    """WRITER-2: after an I/O error in COMMIT nothing more is written, and the next opening sees whole sets only."""
+    path = tmp_path / "agents.db"
+    open_writer(path).close()
+    disk = FailingDisk()
+    db = apsw.Connection(str(path), vfs="failing-disk")
+    db.execute("PRAGMA synchronous = FULL")
+    writer = Writer("agents.db", db)
+    assert outcomes(writer, count(), count()) == [(1,), (2,)]
+    disk.broken = what
+    found = outcomes(writer, count(), count())
+    assert [type(error) for error in found] == [Unavailable] * 2
+    disk.broken = ""
+    (after,) = outcomes(writer, count())
+    assert isinstance(after, Unavailable)
+    assert "open the store again" in str(after)
+    writer.close()
+    db = open_writer(path)
+    assert db.execute("SELECT value FROM counters").get in {2, 4}
+    assert db.pragma("integrity_check") == "ok"
+    db.close()
+    disk.unregister()
+
+
+def test_a_damaged_page_is_told_and_never_served(tmp_path: Path) -> None:
+    """A flipped byte in a row's body or in the file's structure is `Corrupt`, with what to do."""
+    path = tmp_path / "agents.db"
+    db = open_writer(path)
+    writer = Writer("agents.db", db)
+    epoch = writer.write([owning(TREE)])[0].unwrap()[0]
+    row = Put(AgentRow(LEAD, "", "lead", "d"), fresh=True)
+    note = NoteRecord(turn_id(LEAD, 1), "notice", "findable")
+    outcomes(writer, ChangeSet(TREE, epoch, (row, Append(LEAD, 0, (note,)))))
+    writer.close()
+    body = path.read_bytes()
+    at = body.index(b"findable") - 2
+    path.write_bytes(body[:at] + b"\x00" + body[at + 1 :])
+    reads = Reads("agents.db", open_reader(path))
+    with pytest.raises(Corrupt, match="record 0 of lead: a record cannot be read"):
+        reads.read_records(LEAD, 0, None)
+    reads.close()
+    path.write_bytes(body[:4096] + b"\xff" * (len(body) - 4096))
+    db = open_reader(path)
+    with pytest.raises(Corrupt, match="restore it from a copy"):
+        Reads("agents.db", db)
+    db.close()
+
+
+# -- threads -----------------------------------------------------------------------------------------------------
+
+
+async def test_acc_2_many_callers_share_flushes(tmp_path: Path) -> None:
+    """Sets that wait while the disk is flushed go with the next flush; every caller gets its own value."""
+    async with open_sqlite_store(tmp_path / "agents.db", owner="tests") as store:
+        found: list[object] = []
+
+        async def one() -> None:
+            found.append((await store.commit(count()))[0])
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(500):
+                nursery.start_soon(one)
+        statistics = store.statistics()
+        assert sorted(found, key=str) == sorted(range(1, 501), key=str)
+        assert statistics.commits == 500
+        assert 500 / 128 <= statistics.flushes < 250
+
+
+def hold_up(store: SqliteStore, gate: threading.Event) -> Callable[..., None]:
+    """Keep the writing thread in a set until the gate is opened."""
+    assert store._writes is not None
+    step = Compiled(TREE, None, ((lambda _: gate.wait() and None, ()),))
+
+    async def hold() -> None:
+        assert store._writes is not None
+        await store._writes.do(step)
+
+    return lambda nursery: nursery.start_soon(hold)
+
+
+async def test_acc_2_a_cancelled_waiter_gets_its_value(tmp_path: Path) -> None:
+    """Cancelled while its set waits for the disk, a caller still learns that it was written, and only then stops."""
+    async with open_sqlite_store(tmp_path / "agents.db", owner="tests") as store, trio.open_nursery() as nursery:
+        gate = threading.Event()
+        hold_up(store, gate)(nursery)
+        values: list[object] = []
+        scope, told = trio.CancelScope(), trio.Event()
+
+        async def caller() -> None:
+            with scope:
+                values.append(await store.commit(count()))
+                told.set()
+                await trio.lowlevel.checkpoint()
+                values.append("went on")
+
+        nursery.start_soon(caller)
+        await trio.testing.wait_all_tasks_blocked()
+        scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        assert values == []
+        gate.set()
+        await told.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert values == [(1,)]
+        assert scope.cancelled_caught
+
+
+async def test_reads_do_not_wait_for_commits_and_can_be_given_up(tmp_path: Path) -> None:
+    """While the writer is held up a read answers; a read that is held up itself ends with its cancellation."""
+    async with open_sqlite_store(tmp_path / "agents.db", owner="tests") as store, trio.open_nursery() as nursery:
+        gate = threading.Event()
+        hold_up(store, gate)(nursery)
+        try:
+            assert await store.agents_with_work() == ()
+            token, reading = trio.lowlevel.current_trio_token(), trio.Event()
+
+            def slow() -> None:
+                token.run_sync_soon(reading.set)
+                gate.wait()
+
+            with trio.CancelScope() as scope:
+                async with trio.open_nursery() as readers:
+                    readers.start_soon(store._read, slow)
+                    await reading.wait()
+                    scope.cancel()
+            assert scope.cancelled_caught
+        finally:
+            gate.set()
+        assert await store.agents_with_work() == ()
+
+
+async def test_closing_finishes_what_was_asked_for(tmp_path: Path) -> None:
+    """Commits under way when the store is closed are written and answered; later ones are refused."""
+    path = tmp_path / "agents.db"
+    found: list[object] = []
+    async with open_sqlite_store(path, owner="tests") as store, trio.open_nursery() as nursery:
+
+        async def one() -> None:
+            found.append((await store.commit(count()))[0])
+
+        gate = threading.Event()
+        hold_up(store, gate)(nursery)
+        for _ in range(20):
+            nursery.start_soon(one)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(store.close)
+        await trio.testing.wait_all_tasks_blocked()
+        assert found == []
+        with pytest.raises(Unavailable, match="is closed"):
+            await store.commit(count())
+        gate.set()
+    assert sorted(found, key=str) == sorted(range(1, 21), key=str)
+    names = {thread.name for thread in threading.enumerate()}
+    assert not {name for name in names if name.startswith("callboard-")}
+    async with open_sqlite_store(path, owner="tests", inline=True) as store:
+        assert await store.commit(count()) == (21,)
