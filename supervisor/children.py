@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from actors.waiting import Wait
 
     from .parts import Parts
+    from .roster import Place
 
 TASK_SCHEMA: Final = {
     "type": "object",
@@ -89,12 +90,10 @@ class Children:
         parts.kernel.remember(start.agent)
         place = parts.ledger.spawn(start.parent)
         try:
-            started = await self._make(start)
+            return await self._make(start, place)
         except BaseException:
             parts.ledger.unspawn(place)
             raise
-        place.open = False
-        return started
 
     async def _found(self, path: AgentId, start: Start) -> Started:
         self._keys[start.parent, start.key or ""] = path
@@ -108,7 +107,7 @@ class Children:
         actor.wake()
         return Started(path, None)
 
-    async def _make(self, start: Start) -> Started:
+    async def _make(self, start: Start, place: Place) -> Started:
         kernel = self._parts.kernel
         path = await self._next_path(start.parent, start.agent.name)
         if start.key is not None:
@@ -116,13 +115,13 @@ class Children:
         try:
             if not start.parent:
                 await kernel.own(tree_of(path))
-            return await self._commit(start, path)
+            return await self._commit(start, path, place)
         except BaseException:
             if start.key is not None:
                 self._keys.pop((start.parent, start.key), None)
             raise
 
-    async def _commit(self, start: Start, path: AgentId) -> Started:
+    async def _commit(self, start: Start, path: AgentId, place: Place) -> Started:
         kernel = self._parts.kernel
         budget = start.budget if start.budget is not None else start.agent.budget
         row = AgentRow(
@@ -143,19 +142,15 @@ class Children:
             sender = AgentId(start.parent) if start.parent else None
             envelope = Envelope(message, path, Lane.SEND, content, sender)
             operations = (*operations, Enqueue(envelope, start.agent.limits.send))
-        self._parts.ledger.open(path, start.parent, budget)
+        models = self._parts.models_of(start.agent)
+        told = {"name": start.agent.name, "model": models[0].id if models else "", "key": start.key or ""}
+        self._parts.ledger.open(path, start.parent, budget, place=place)
         kernel.settle_in_new(row, start.agent)
         try:
-            await kernel.commit(tree_of(path), operations)
+            await kernel.commit(tree_of(path), operations, first=lambda: kernel.tell(path, AgentStarted, told))
         except BaseException:
             kernel.actors.pop(path, None)
             raise
-        models = self._parts.models_of(start.agent)
-        kernel.tell(
-            path,
-            AgentStarted,
-            {"name": start.agent.name, "model": models[0].id if models else "", "key": start.key or ""},
-        )
         return Started(path, message)
 
     async def _next_path(self, parent: str, name: str) -> AgentId:

@@ -10,6 +10,7 @@ import attrs
 import trio
 
 from actors.changes import Intake, Move
+from actors.content import text_of
 from actors.errors import UnknownPath, UsageError
 from actors.ids import MessageId, tree_of, turn_id
 from actors.mailbox import Mailbox, MailboxStatistics
@@ -69,17 +70,22 @@ class SupervisorDesk:
 
     async def ask(self, path: AgentId, letter: Letter, timeout_s: float | None) -> Report:
         """Send, and wait for the reply; an ancestor that waits for us is asked through its wait (REE-2)."""
+        if timeout_s is None:
+            return await self._ask(path, letter)
+        with trio.fail_after(timeout_s):
+            return await self._ask(path, letter)
+
+    async def _ask(self, path: AgentId, letter: Letter) -> Report:
         parts = self._parts
         frame = parts.frames.current_owner()
-        with trio.fail_after(float("inf") if timeout_s is None else timeout_s):
-            if frame is not None:
-                wait = parts.graph.ancestor_wait(frame.agent, path)
-                if wait is not None:
-                    text = "\n".join(part.text for part in letter.content if hasattr(part, "text"))
-                    return self.report(await parts.children.ask_upward(frame.agent, path, text, wait))
-                parts.replies.check(path)
-            (receipt,) = await parts.post.send(path, (letter,))
-            return await self.wait_reply(receipt)
+        if frame is not None:
+            wait = parts.graph.ancestor_wait(frame.agent, path)
+            if wait is not None:
+                text = text_of(letter.content)
+                return self.report(await parts.children.ask_upward(frame.agent, path, text, wait))
+            parts.replies.check(path)
+        (receipt,) = await parts.post.send(path, (letter,))
+        return await self.wait_reply(receipt)
 
     async def wait_reply(self, receipt: Receipt) -> Report:
         """The reply to a message."""

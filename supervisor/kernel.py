@@ -6,7 +6,7 @@ models: it keeps rows, mailboxes and actors in step.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 from weakref import WeakValueDictionary
 
 import trio
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from .ledger import Ledger
     from .replies import Replies
     from .store.base import Store, StoredAgent
+
+
+_SEEN_IN_MEMORY: Final = frozenset({Claim, Enqueue, Move, Shut})
 
 
 @final
@@ -85,16 +88,32 @@ class Kernel:
 
     # -- commits ---------------------------------------------------------------------------------------------------
 
-    async def commit(self, tree: TreeId, operations: tuple[Operation, ...], *, fenced: bool = True) -> Values:
+    async def commit(
+        self,
+        tree: TreeId,
+        operations: tuple[Operation, ...],
+        *,
+        fenced: bool = True,
+        first: Callable[[], None] | None = None,
+    ) -> Values:
         """Commit operations on a tree, as its owner unless not `fenced`, then make them true in memory.
+
+        Args:
+            tree: whose.
+            operations: all or none.
+            fenced: as the owner; else as any process may.
+            first: called when they are durable, before anything else hears of them.
 
         Raises:
             StoreError, MailboxError, UnknownPath: nothing was written.
         """
         epoch = self.epochs[tree] if fenced else None
         values = await self.store.commit(ChangeSet(tree, epoch, operations))
+        if first is not None:
+            first()
         for operation, value in zip(operations, values, strict=True):
-            self._apply(operation, value)
+            if type(operation) in _SEEN_IN_MEMORY:
+                self._apply(operation, value)
         return values
 
     async def store_counter(self, name: str) -> int:
@@ -268,8 +287,10 @@ class Kernel:
 
     def tell(self, agent: AgentId, event: type[Event], values: Mapping[str, object]) -> None:
         """Emit an event of an agent that has no turn at hand."""
+        actor = self.actors.get(agent)
+        if actor is not None:
+            actor.seq += 1
         if self.board.watched:
-            actor = self.actors.get(agent)
             seq = 0 if actor is None else actor.seq
             self.board.emit(event(path=agent, seq=seq, at=self.now(), **values))  # type: ignore[arg-type]
 
