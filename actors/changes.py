@@ -174,7 +174,10 @@ class Put:
 
 @attrs.frozen
 class Erase:
-    """Remove rows of a class whose key begins with `prefix` (whole parts). Returns how many."""
+    """Remove rows of a class whose key begins with `prefix` (whole parts, one at least). Returns how many.
+
+    An agent's row is never removed (`UsageError`): its path is never used again.
+    """
 
     table: type[Row]
     prefix: RowKey
@@ -185,8 +188,9 @@ class Enqueue:
     """Put a message last in its lane, and mark that the agent owes work (ACC-1).
 
     Returns the place: a `Placed`, of the first acceptance where sender and key were seen before (ACC-7).
-    Fails: no such agent (`UnknownPath`), intake not open and lane not control (`AgentClosed`), over the bound
-    (`MailboxFull`, `MessageTooLarge`; never for a reserved place).
+    Fails: no such agent (`UnknownPath`), intake not open and lane not control (`AgentClosed`; a reserved place is
+    still taken while the agent is closing), over the bound (`MailboxFull`, `MessageTooLarge`; never for a reserved
+    place), the key of another message (`UsageError`), a used id (`Conflict`). It may go to another tree's agent.
     """
 
     envelope: Envelope
@@ -207,6 +211,7 @@ class Claim:
     """Take messages out of the mailbox for a turn: each must be queued or held (CON-3). Returns None.
 
     Fails (`Conflict`) where one is not, or where `messages` is empty: a set that claims nothing changes nothing.
+    No such agent: `UnknownPath`, here and for `Move`, `Shut` and `Append`.
     """
 
     agent: AgentId
@@ -219,7 +224,7 @@ class Move:
     """Change the state of messages from one of `frm` to `to`. Returns the ids moved, in order of acceptance.
 
     `messages`: those; None: all of the agent's send and steer lanes. Named ones in another state fail the set
-    (`Conflict`).
+    (`Conflict`). A message that waits again keeps its place, and forgets the turn that had consumed it.
     """
 
     agent: AgentId
@@ -265,7 +270,7 @@ class ChangeSet:
 
     Attributes:
         tree: whose rows these are. epoch: the owner's, checked against the tree's (`Fenced`); None for what
-        any process may do: accept a message.
+        any process may do: `Enqueue`, `Move` (a withdrawal), `Shut`, `Bump` and `Require`.
     """
 
     tree: TreeId
