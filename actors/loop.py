@@ -7,7 +7,7 @@ the model; tools and hooks run in the supervisor's tool nursery, so that none of
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, assert_never, cast, final
+from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
 import trio
 
@@ -47,6 +47,10 @@ if TYPE_CHECKING:
     from .moves import Action, Begin, CallOutcome, Input, TurnState
     from .ports import Piece, Ticket
     from .transcript import Conversation, ReasoningBlock, TextBlock
+
+
+CUT_OFF: Final = "leaving"
+"""Why a turn that was cut off is suspended."""
 
 
 @final
@@ -133,10 +137,10 @@ class TurnLoop:
                 while self.over is None:
                     await self._take(await self._next())
         finally:
-            if self.over is None:  # cut off from outside: what runs in other nurseries hears of it from us
+            if self.over is None:  # cut off: what runs in other nurseries hears of it from us
                 self._generation += 1
                 self._host.cancel_calls(tuple(call.block.id for call in self.state.calls))
-        return self.over
+        return Over(CUT_OFF) if self.over is None else self.over
 
     # -- what others may ask; all of it is sync and returns at once ------------------------------------------------
 
@@ -144,6 +148,11 @@ class TurnLoop:
         """End what is under way: an abort (with its reason), or a steer that interrupts. Overtakes every input."""
         self._cut = (reason, control)
         self._wake()
+
+    def cut_off(self) -> None:
+        """Stop here and now, undecided: the turn stays open in the store for the next owner."""
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
 
     def suspend(self) -> None:
         """Stop at the next commit."""

@@ -39,7 +39,7 @@ class Life:
     def spawn(self, actor: Actor) -> None:
         """Start its task in a clean context: the waker's frame is not ours."""
         nursery = self._parts.actors_nursery
-        self._parts.frames.clean_context().run(nursery.start_soon, self._parts.stopping.guarded, actor)
+        self._parts.frames.clean_context().run(nursery.start_soon, actor.main)
 
     def may_begin(self, actor: Actor) -> bool:
         """Leaving forbids new turns, but for agents that a turn under way waits for; a barrier forbids all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from actors.changes import AgentRow, Put
 from actors.errors import Exhausted
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from .parts import Parts
 
 
+CHARGED_US: Final = 10_000
+"""How many active microseconds are charged at once."""
+
+
 @final
 class Services:
     """The host of one agent's loop."""
@@ -45,12 +49,14 @@ class Services:
         self._tree: TreeId = tree_of(path)
         self._prompt_bytes = len(agent.instructions.text)
         self._actor: Actor
+        self._charged_us: int
         self.agent: AgentId = path
         self.models: tuple[Model, ...] = parts.models_of(agent)
 
     def bind(self, actor: Actor) -> None:
         """Whom it serves."""
         self._actor = actor
+        self._charged_us = actor.row.spent.active_us
 
     @property
     def gate(self) -> Gate:
@@ -68,14 +74,18 @@ class Services:
 
     async def commit(self, operations: tuple[Operation, ...]) -> Values:
         """Make operations durable, then true in memory; active seconds are charged with the row that counts them."""
-        before = self.row().spent.active_us
         values = await self._kernel.commit(self._tree, operations)
-        for operation in operations:
-            if isinstance(operation, Put) and isinstance(operation.row, AgentRow):
-                active = operation.row.spent.active_us - before
-                if active > 0:
-                    self._parts.ledger.charge(self.agent, Amounts(active_us=active))
+        last = operations[-1]
+        if isinstance(last, Put) and isinstance(last.row, AgentRow):
+            self._charge_active(last.row)
         return values
+
+    def _charge_active(self, row: AgentRow) -> None:
+        """Charge active seconds once they add up, or the turn is over: accounts need no finer grain (BUD-6)."""
+        active = row.spent.active_us - self._charged_us
+        if active >= CHARGED_US or (active > 0 and row.open is None):
+            self._charged_us += active
+            self._parts.ledger.charge(self.agent, Amounts(active_us=active))
 
     def look(self, *, sends: bool) -> Looked:
         """Choose what the next request takes."""

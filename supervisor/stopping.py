@@ -41,19 +41,7 @@ class Stopping:
         self._parts = parts
         self._barred: dict[AgentId, int] = {}
         self._closing: dict[AgentId, trio.Event] = {}
-        self._scopes: dict[AgentId, trio.CancelScope] = {}
         self._moved = trio.Event()
-
-    # -- the actors' tasks -----------------------------------------------------------------------------------------
-
-    async def guarded(self, actor: Actor) -> None:
-        """An actor's task, with the scope that a kill cancels."""
-        with trio.CancelScope() as scope:
-            self._scopes[actor.path] = scope
-            try:
-                await actor.main()
-            finally:
-                self._scopes.pop(actor.path, None)
 
     def moved(self) -> None:
         """An actor became passive, or a wait began: whoever waits for a state of the tree looks again."""
@@ -79,9 +67,7 @@ class Stopping:
             below = f"{node}/"
             waits = self._parts.graph.waits_of(node)
             if waits and not any(other.startswith(below) for other in active):
-                scope = self._scopes.get(node)
-                if scope is not None:
-                    scope.cancel()
+                self._cut_off(node)
 
     def barred(self, path: AgentId) -> bool:
         """Whether a barrier stands at or above the path."""
@@ -108,6 +94,11 @@ class Stopping:
         """The agents in memory at and below a path, parents first."""
         start = f"{path}/"
         return tuple(sorted(p for p in self._parts.kernel.actors if p == path or p.startswith(start)))
+
+    def _cut_off(self, path: AgentId) -> None:
+        actor = self._parts.kernel.actors.get(path)
+        if actor is not None and actor.loop is not None:
+            actor.loop.cut_off()
 
     # -- abort -----------------------------------------------------------------------------------------------------
 
@@ -217,9 +208,7 @@ class Stopping:
             await self._abort(tuple(busy), reason)
             await self._until(nodes)
         for node in nodes:
-            killed = self._scopes.get(node)
-            if killed is not None:
-                killed.cancel()
+            self._cut_off(node)
 
     async def _finish(self, path: AgentId) -> None:
         """One agent is closed: what was not answered is dead, and whoever waits hears it."""
@@ -301,9 +290,7 @@ class Stopping:
                 self._cut_hopeless(nodes)
                 await self._moved.wait()
         for node in nodes:
-            scope = self._scopes.get(node)
-            if scope is not None:
-                scope.cancel()
+            self._cut_off(node)
         await self._until(nodes)
         error = Unfinished(f"suspended ({reason}); the store owes the work: resume() goes on")
         for node in nodes:
