@@ -166,7 +166,8 @@ class Books:
         attempt.open = False
         spent = Amounts(usage.input_tokens, usage.output_tokens, cost or 0, 1)
         self._ledger.settle(ticket.reservation, spent)
-        ticket.book.pool.correct(ticket.held.tokens, spent.tokens, self._clock())
+        if ticket.book.pool.timed:
+            ticket.book.pool.correct(ticket.held.tokens, spent.tokens, self._clock())
         ticket.reservation = None
         ticket.held = NOTHING
         ticket.count(usage, cost, spent)

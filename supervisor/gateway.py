@@ -114,7 +114,7 @@ class Gateway:
             self._books.extend(agent, asked)
         self._books.reserve(ticket, asked)
         if not ticket.borrowed:  # GAT-3: a helper request uses the permit of the one it is made within
-            if not ticket.book.pool.take(asked.tokens, self._clock()):
+            if not ticket.book.pool.take(asked.tokens, self._now(ticket)):
                 self._books.release(ticket)
                 return None
             ticket.has_permit = True
@@ -209,7 +209,11 @@ class Gateway:
     def _give_permit_back(self, ticket: GateTicket) -> None:
         if ticket.has_permit:
             ticket.has_permit = False
-            ticket.book.pool.give_back(self._clock())
+            ticket.book.pool.give_back(self._now(ticket))
+
+    def _now(self, ticket: GateTicket) -> float:
+        """The time, where the ticket's pool asks for it: reading the clock costs as much as a permit does."""
+        return self._clock() if ticket.book.pool.timed else 0.0
 
     def _finish(self, ticket: GateTicket) -> None:
         """Every path out ends here (GAT-1, TICKET-1, TICKET-2)."""
@@ -246,7 +250,7 @@ class Gateway:
             self._finish(held)
 
     def _begin(self, ticket: GateTicket, request: ModelRequest, number: int, budget_at: float, watch: Watch) -> Attempt:
-        if self._clock() >= budget_at:
+        if budget_at < FOREVER and self._clock() >= budget_at:
             raise self._ledger.exhausted(ticket.agent, Dimension.SECONDS, 0)
         attempt = Attempt(request.id, number, ticket.limits, budget_at=budget_at, watch=watch, clock=self._clock)
         ticket.attempt = attempt

@@ -100,6 +100,8 @@ class Pool:
         self._of: dict[AgentId, list[Waiting]] = {}
         self._in_a_row = 0
         self._not_before = NEVER
+        self.timed = rate is not None
+        """Whether it matters what time it is told: a rate is kept, or a server asked for time."""
         self._requests = Bucket(rate.requests_per_minute, now) if rate and rate.requests_per_minute else None
         self._tokens = Bucket(rate.tokens_per_minute, now) if rate and rate.tokens_per_minute else None
         self._granted = self._overtaken = 0
@@ -108,7 +110,7 @@ class Pool:
 
     def take(self, tokens: int, now: float) -> bool:
         """Take a permit if one is free, nobody waits, and the rate allows it; False: nothing has changed."""
-        if not self._free or self._urgent or self._others or self.ready_at(tokens, now) > now:
+        if not self._free or self._urgent or self._others or (self.timed and self.ready_at(tokens, now) > now):
             return False
         self._grant(tokens, now)
         return True
@@ -135,6 +137,7 @@ class Pool:
     def slow(self, until: float) -> None:
         """Let nobody in before `until`: the server said that the pool asks too much (GAT-2)."""
         self._not_before = max(self._not_before, until)
+        self.timed = True
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
