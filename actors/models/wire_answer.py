@@ -86,28 +86,30 @@ class BodyReader:
 
     Args:
         decoder: what the events are folded by.
-        max_bytes: of one event, or of a whole JSON body.
+        max_bytes: of the whole body.
     """
 
-    __slots__ = ("_body", "_decoder", "_emit", "_head", "_max", "_sse")
+    __slots__ = ("_body", "_bytes", "_decoder", "_emit", "_head", "_max", "_sse")
 
     def __init__(self, decoder: Decoder, emit: Emit, max_bytes: int) -> None:
         self._decoder = decoder
         self._emit = emit
         self._max = max_bytes
+        self._bytes = 0
         self._sse: SseDecoder | None = None
         self._head = b""  # what came before it was clear which it is
         self._body: bytearray | None = None
 
     def feed(self, chunk: bytes) -> None:
         """Take bytes in, and emit what they bring."""
-        if self._sse is not None:
+        self._bytes += len(chunk)
+        if self._bytes > self._max:
+            self._decoder.fail(problem("malformed_stream", f"a body of more than {self._max} bytes"))
+        elif self._sse is not None:
             self._events(self._sse, chunk)
         elif self._body is not None:
             self._body += chunk
             self._emit(PROGRESS)
-            if len(self._body) > self._max:
-                self._decoder.fail(problem("malformed_stream", f"a body of more than {self._max} bytes"))
         else:
             self._head += chunk
             begin = self._head.removeprefix(_BOM).lstrip()

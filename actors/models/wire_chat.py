@@ -169,7 +169,7 @@ class ChatDecoder:
         if "usage" in choice:
             self._usage = usage_in(choice, self._usage)
         word = choice.get("finish_reason")
-        if isinstance(word, str) and word:
+        if isinstance(word, str) and word and self._stop is not Stop.ERROR:  # an error is never upgraded
             self._stop = _STOPS.get(word.lower(), Stop.END_TURN)
         native = choice.get("native_finish_reason")
         if isinstance(native, str) and native in _REJECTED:

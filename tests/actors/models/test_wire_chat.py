@@ -288,6 +288,181 @@ def test_trn_8_a_block_is_done_when_the_next_channel_begins() -> None:
     assert ReasoningPiece("Hm") in told
 
 
+def test_q1_q50_fragments_find_their_call() -> None:
+    """P-INDEX: without index and id, a name opens a call, and a name that comes late belongs to the open one."""
+    answer = answer_of(
+        chunk({"tool_calls": [{"function": {"arguments": '{"a":'}}]}),
+        chunk({"tool_calls": [{"function": {"name": "one", "arguments": "1}"}}]}),
+        chunk({"tool_calls": [{"function": {"name": "two", "arguments": "{}"}}, {"function": {}}, {"index": 9}, "x"]}),
+        chunk({}, "stop"),
+    )
+    assert answer.blocks == (WireCall("made-up-0", "one", '{"a":1}'), WireCall("made-up-1", "two", "{}"))
+
+
+def test_an_id_that_comes_late_belongs_to_its_call() -> None:
+    """P-ID: the id that was made up when the call opened stays, and no second call opens."""
+    answer = answer_of(
+        chunk({"tool_calls": [{"index": 0, "function": {"name": "w", "arguments": '{"a":'}}]}),
+        chunk({"tool_calls": [{"index": 0, "id": "late", "function": {"arguments": "1"}}]}),
+        chunk({"tool_calls": [{"index": [], "id": "late", "function": {"arguments": "}"}}]}, "stop"),
+    )
+    assert answer.blocks == (WireCall("made-up-0", "w", '{"a":1}'),)
+
+
+def test_doubled_ids_in_a_whole_body_are_two_calls() -> None:
+    """P-ID: each entry of a whole message is a call of its own."""
+    entry = {"id": "same", "function": {"name": "w", "arguments": {"a": 1}}}
+    message = {"content": "x", "tool_calls": [entry, entry, 7], "function_call": {"name": "w", "arguments": "{}"}}
+    answer = answer_of(json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]}).encode())
+    assert [block.wire_id for block in answer.blocks if isinstance(block, WireCall)] == ["same", "made-up-1"]
+
+
+def test_custom_tool_calls_are_kept_and_never_run() -> None:
+    """A call of a kind that was not offered keeps its text."""
+    custom = {"index": 0, "id": "a", "type": "custom", "custom": {"name": "w", "input": "free text"}}
+    assert answer_of(chunk({"tool_calls": [custom]}, "stop")).blocks == (WireCall("a", "w", "free text", "custom"),)
+    body = {"choices": [{"message": {"tool_calls": [custom]}, "finish_reason": "stop"}]}
+    assert answer_of(json.dumps(body).encode()).blocks == (WireCall("a", "w", "free text", "custom"),)
+
+
+def test_q52_a_call_that_the_server_rejected_is_never_run() -> None:
+    """The call is there, whole, and marked; the answer is an error worth asking again."""
+    call = {"index": 0, "id": "a", "function": {"name": "w", "arguments": "{}"}}
+    told: list[Piece] = []
+    last = {"index": 0, "delta": {}, "finish_reason": "stop", "native_finish_reason": "UNEXPECTED_TOOL_CALL"}
+    answer = answer_of(
+        chunk({"tool_calls": [call]}), b"data: " + json.dumps({"choices": [last]}).encode() + b"\n\n", told=told
+    )
+    assert answer.blocks == (WireCall("a", "w", "{}", "rejected_by_model_server"),)
+    assert answer.error is not None
+    assert answer.error.kind == "malformed_tool_call"
+    assert not [piece for piece in told if isinstance(piece, BlockDone)]
+
+
+def test_q50_a_call_without_a_name_is_marked() -> None:
+    """It is answered with an error result, and never run."""
+    call = {"index": 0, "id": "a", "function": {"arguments": "{}"}}
+    assert answer_of(chunk({"tool_calls": [call]}, "stop")).blocks == (WireCall("a", "", "{}", "no_name"),)
+
+
+def test_p_cum_arguments_may_repeat_too() -> None:
+    """With `cumulative`, arguments that repeat what came before are taken once."""
+    parts = [{"index": 0, "id": "a", "function": {"name": "w", "arguments": text}} for text in ('{"a"', '{"a":1}')]
+    chunks = [chunk({"tool_calls": [part]}) for part in parts]
+    assert answer_of(*chunks, DONE, profile=ChatProfile(cumulative=True)).blocks == (WireCall("a", "w", '{"a":1}'),)
+
+
+def test_q47_content_in_parts() -> None:
+    """Text and thinking in a list are taken; a refusal is one; what is not known is left."""
+    parts = [
+        "a",
+        {"type": "text", "text": "b"},
+        {"text": "c"},
+        {"type": "thinking", "thinking": "Hm"},
+        {"type": "image"},
+    ]
+    answer = answer_of(chunk({"content": parts}), chunk({"content": [{"type": "refusal", "refusal": "No"}]}, "stop"))
+    assert answer.blocks == (TextBlock("abcNo"), ReasoningBlock("Hm", "m"))
+    assert answer.stop is Stop.REFUSAL
+
+
+@pytest.mark.parametrize("reasoning", [{"text": "Hm"}, {"content": "Hm"}, {"summary": "Hm"}, "Hm"])
+def test_q18_reasoning_may_be_an_object(reasoning: object) -> None:
+    """Under whatever key its text is."""
+    assert answer_of(chunk({"reasoning": reasoning}), chunk({}, "stop")).blocks == (ReasoningBlock("Hm", "m"),)
+
+
+def test_q18_encrypted_reasoning_is_a_block_without_text() -> None:
+    """It is kept for the next request, and its entries are not joined."""
+    details = [{"type": "reasoning.encrypted", "data": "x"}, {"type": "reasoning.encrypted", "data": "y"}, {}]
+    answer = answer_of(chunk({"reasoning_details": details}), chunk({"content": "42"}, "stop"))
+    assert answer.blocks[0] == ReasoningBlock(
+        "", "m", json.dumps({"reasoning_details": details[:2]}, separators=(",", ":"))
+    )
+    summary = [{"type": "reasoning.summary", "summary": "So."}]
+    assert answer_of(chunk({"reasoning_details": summary}), DONE).blocks[0] == ReasoningBlock(
+        "So.", "m", '{"reasoning_details":[{"type":"reasoning.summary","summary":"So."}]}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "message"),
+    [
+        (b'event: error\ndata: {"message":"boom","code":"server_error"}\n\n', "server", "boom"),
+        (b"event: error\ndata: it broke\n\n", "server", "it broke"),
+        (b'event: error\ndata: "it broke"\n\n', "server", "it broke"),
+        (b'data: [{"error":{"code":429,"message":"slow"}}]\n\n', "rate_limit", "slow"),
+        (b'data: {"choices":[{"index":0,"error":{"code":502,"message":"up"}}]}\n\n', "server", "up"),
+        (b'data: {"object":"error","message":"m","code":40303}\n\n', "server", "m"),
+        (b'data: {"detail":"Not authenticated"}\n\n', "server", "Not authenticated"),
+        (b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}\n\n', "server", "@any"),
+    ],
+)
+def test_q28_q29_errors_in_a_stream_in_any_dress(event: bytes, kind: str, message: str) -> None:
+    """An error inside a 200 answer is an error, and what follows it is not read."""
+    answer = answer_of(event, chunk({"content": "more"}, "stop"))
+    assert answer.error is not None
+    assert answer.error.kind == kind
+    assert message in {"@any", answer.error.message}
+
+
+def test_q27_a_body_that_is_only_an_error_is_one() -> None:
+    """JSON without choices where a stream was asked for is an error, not an empty answer."""
+    error = answer_of(b'{"detail":"no"}').error
+    assert error is not None
+    assert (error.kind, error.message) == ("server", "no")
+
+
+def test_q48_unknown_events_are_skipped() -> None:
+    """Events that are no chunks change nothing."""
+    unknown = b'event: ping\ndata: {"type":"ping"}\n\ndata: 7\n\ndata: {}\n\ndata:\n\ndata: {"choices":{}}\n\n'
+    assert answer_of(unknown, chunk({"content": "a"}, "stop"), unknown).blocks == (TextBlock("a"),)
+
+
+def test_a_message_in_a_chunk_is_taken_where_nothing_was_said() -> None:
+    """Some servers send the whole message in place of a delta, or once more at the end."""
+    last = b'data: {"choices":[{"message":{"content":"Hi"},"finish_reason":"stop"}]}\n\n'
+    assert answer_of(last).blocks == (TextBlock("Hi"),)
+    assert answer_of(chunk({"content": "Hi"}), last).blocks == (TextBlock("Hi"),)
+
+
+def test_half_a_character_at_the_end_is_replaced() -> None:
+    """What cannot be encoded never leaves."""
+    answer = answer_of(b'data: {"choices":[{"delta":{"content":"a\\ud83d"},"finish_reason":"stop"}]}\n\n')
+    assert answer.blocks == (TextBlock("a\ufffd"),)
+
+
+def test_the_whole_body_is_bounded() -> None:
+    """A body without end, in one piece or in many, becomes an error and not endless memory."""
+    for part in (b"{" + b" " * 4096, b"data: {}\n\n" * 400):
+        told: list[Piece] = []
+        decoder = ChatDecoder(ChatProfile(), emit=told.append, origin="m", tools=(), new_id=str)
+        reader = BodyReader(decoder, told.append, 1 << 14)
+        for _ in range(100):
+            if not decoder.over:
+                reader.feed(part)
+        answer = reader.close(End.EOF)
+        assert answer.error is not None
+        assert answer.error.kind == "malformed_stream"
+
+
+@pytest.mark.parametrize("cut", range(1, 30))
+def test_p_think_wherever_the_tags_are_cut(cut: int) -> None:
+    """Splitting changes nothing: not inside a tag, not at white space, not where a tag only seems to begin."""
+    text = "a <b <think> x < y </thin \n</think>\n done <"
+    whole = (TextBlock("a <b done <"), ReasoningBlock("x < y </thin", "m"))
+    profile = ChatProfile(inline_think="tags")
+    parts = [text[start : start + cut] for start in range(0, len(text), cut)]
+    answer = answer_of(*(chunk({"content": part}) for part in parts), chunk({}, "stop"), profile=profile)
+    assert answer.blocks == whole
+
+
+def test_p_think_content_that_begins_inside() -> None:
+    """Where the template has opened the tag, the content begins as reasoning."""
+    answer = answer_of(chunk({"content": " Hm.\n</think>\n\n42"}, "stop"), profile=ChatProfile(inline_think="open"))
+    assert answer.blocks == (ReasoningBlock("Hm.", "m"), TextBlock("42"))
+
+
 KEYS = (
     "choices delta message content tool_calls function_call function name arguments id index finish_reason usage error"
     " reasoning reasoning_details type text refusal custom input code message x_groq prompt_tokens"
