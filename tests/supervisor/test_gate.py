@@ -119,7 +119,7 @@ def test_bud_2_the_estimated_cost_is_never_below_the_cost_of_so_many_tokens(
 
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**6), st.integers(0, 10**5)), max_size=30))
 def test_bud_2_estimates_stay_bounded_whatever_is_reported(answers: list[tuple[int, int, int]]) -> None:
-    """However odd the reports, the estimate is positive and grows with the request; the output bound covers the last."""
+    """However odd the reports, the estimate is positive and grows with the request; the output bound covers all."""
     estimator = Estimator()
     for size, tokens_in, tokens_out in answers:
         estimator.observe(size, ReportedUsage(tokens_in, tokens_out))

@@ -715,7 +715,7 @@ async def test_req_1_the_estimate_learns_from_what_the_model_reports(autojump_cl
     rig.check_even()
 
 
-async def test_gateway_1_2_ticket_1_2_any_mix_of_outcomes_leaves_nothing_behind(autojump_clock: trio.testing.MockClock) -> None:
+async def test_gateway_1_2_ticket_1_2_any_mix_leaves_nothing_behind(autojump_clock: trio.testing.MockClock) -> None:
     """Two hundred calls with seeded failures, stalls, cancellations and cuts at four permits: all even at the end."""
     dice = random.Random(11)
     rig = Rig(Budget(tokens=2_000_000, usd="100"), permits=4)
