@@ -354,6 +354,27 @@ def test_a_bad_certificate_is_not_retried() -> None:
     assert transport_problem(httpx.UnsupportedProtocol("x")).kind == "invalid_request"
 
 
+async def test_tls_to_a_server_without_it_is_broken() -> None:
+    """A handshake that fails is a typed error, and nothing of it is left."""
+    async with serve_chat(Answering(whole)) as server, open_client() as client:
+        url = server.url.replace("http://", "https://")
+        model = open_chat_model(parse_model(f"openai-chat:m@{url}"), key=None, client=client)
+        with trio.fail_after(10), pytest.raises(Broken) as caught:
+            await model.request(request_of(), ignored)
+        assert caught.value.reason == "connection"
+        assert opened_pool(client).in_use == 0
+
+
+async def test_where_the_environment_names_a_proxy_httpx_s_own_pool_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxies are httpx's business; loopback is reached past them by NO_PROXY as everywhere."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    async with serve_chat(Answering(whole)) as server, open_client() as client:
+        assert not isinstance(client._transport, PoolTransport)
+        model = open_chat_model(parse_model(f"openai-chat:m@{server.url}"), key=None, client=client)
+        assert (await model.request(request_of(), ignored)).stop is Stop.TOOL_CALLS
+
+
 def open_files() -> int:
     """How many files this process has open; 0 where the system does not tell."""
     folder = Path("/proc/self/fd")
