@@ -3,6 +3,7 @@
     CallboardError
     ├── UsageError            fix the calling code
     │   ├── UnknownPath         no such agent in this store
+    │   ├── MissingKey          a model's server wants a key and none is set
     │   ├── InsideLoop          a sync entry was called where an event loop runs
     │   └── WaitCycle           the wait would never end; send instead
     ├── ProviderError         the model's side; `retry_after_s` where the server named one
@@ -56,6 +57,12 @@ class UnknownPath(UsageError):
     """No agent of this path is in the store."""
 
     kind = "unknown_path"
+
+
+class MissingKey(UsageError):
+    """The server of a model wants a key, and the environment has none."""
+
+    kind = "missing_key"
 
 
 class InsideLoop(UsageError):

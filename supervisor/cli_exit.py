@@ -10,6 +10,7 @@ from actors.errors import (
     CallboardError,
     Exhausted,
     Killed,
+    MissingKey,
     StoreError,
     UsageError,
 )
@@ -49,10 +50,10 @@ def code_of_error(error: BaseException) -> int:
     match error:
         case KeyboardInterrupt():
             return INTERRUPTED
+        case MissingKey() | StoreError():
+            return ENVIRONMENT
         case UsageError():
             return USAGE
-        case StoreError():
-            return ENVIRONMENT
         case CallboardError(kind="environment"):
             return ENVIRONMENT
         case Exhausted():

@@ -15,7 +15,7 @@ import attrs
 import httpx
 import trio
 
-from actors.errors import UsageError
+from actors.errors import MissingKey, UsageError
 
 from .http_transport import OneChunk, open_client, transport_problem
 from .profile import ChatProfile, profile_of
@@ -155,13 +155,14 @@ def open_chat_model(
         client: shared by all models (`open_client()`); its owner closes it.
 
     Raises:
-        UsageError: the server is elsewhere and there is no key, or the key cannot stand in a header.
+        MissingKey: the server is elsewhere and there is no key.
+        UsageError: the key cannot stand in a header.
     """
     if not key and not spec.loopback:
         names = " or ".join(spec.key_variables)
         aside = "" if "OPENAI_API_KEY" in spec.key_variables else " (OPENAI_API_KEY is sent to api.openai.com only)"
         msg = f"{spec.id} needs a key: set {names} in the environment{aside}, or use a server on this machine"
-        raise UsageError(msg)
+        raise MissingKey(msg)
     if key and (not key.isascii() or not key.isprintable() or key != key.strip()):
         msg = "the key has characters that a header cannot hold: spaces around it, line breaks, or none of ASCII"
         raise UsageError(msg)
