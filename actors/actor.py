@@ -163,10 +163,11 @@ class Actor:
                 continue
             await self._turn()
 
-    async def _turn(self) -> None:
+    async def _turn(self, cut: str | None = None) -> None:
+        """Run a turn, or, with `cut`, only settle the open one."""
         if self.conversation is None:
             self.conversation = await self.keeper.conversation(self)
-            if not self.due or self.mailbox.control:
+            if cut is None and (not self.due or self.mailbox.control):
                 return  # something came while we read
         host = self.keeper.host
         row = self.row
@@ -178,6 +179,8 @@ class Actor:
             state = TurnState(self.spec, row, len(self.conversation), new_run=False, output=look.output)
         self.run_open = True
         self.loop = loop = TurnLoop(host, state, self.conversation)
+        if cut is not None:
+            loop.cut(cut, tuple)
         try:
             over = await loop.run(begin)
         finally:
@@ -189,6 +192,20 @@ class Actor:
         self.keeper.turn_over(self, over)
         if self.spec.hooks:
             await self.keeper.after_turn(self, over)
+
+    async def bury(self, reason: str) -> None:
+        """End an open turn that nothing will go on with: its calls are settled, and whoever asked is told (CLS-2).
+
+        Only for a passive actor.
+        """
+        assert not self.active, "ACTOR-1: its task ends its turn itself"
+        if self.row.open is None:
+            return
+        self.active = True
+        try:
+            await self._turn(reason)
+        finally:
+            self.active = False
 
     def _owed(self) -> bool:
         """Whether a turn found open owes a response, by the last durable record (REC-1)."""

@@ -73,6 +73,10 @@ class Mailbox:
         self._held.clear()
         return held
 
+    def has(self, message: MessageId) -> bool:
+        """Whether a message waits here."""
+        return any(queued.envelope.id == message for lane in _LANES for queued in self._lanes[lane])
+
     @property
     def wants_turn(self) -> bool:
         """Whether a turn is requested: something waits that no abort holds."""

@@ -11,7 +11,7 @@ import trio
 
 from actors.changes import Intake, Move
 from actors.content import text_of
-from actors.errors import UnknownPath, UsageError
+from actors.errors import AgentClosed, UnknownPath, UsageError
 from actors.ids import MessageId, tree_of, turn_id
 from actors.mailbox import Mailbox, MailboxStatistics
 from actors.messages import ReceiptState
@@ -93,17 +93,19 @@ class SupervisorDesk:
         if receipt.state is ReceiptState.WITHDRAWN:
             msg = f"{receipt.id} was withdrawn; it has no report"
             raise UsageError(msg)
-        stored = await self._stored_reply(receipt)
-        if stored is not None:
-            return self.report(stored)
-        return self.report(await parts.replies.wait_message(receipt.id, receipt.path))
+        return self.report(
+            await parts.replies.wait_message(receipt.id, receipt.path, partial(self._stored_reply, receipt))
+        )
 
     async def _stored_reply(self, receipt: Receipt) -> Outcome | None:
-        """The reply where its turn has ended already; read from the store, so that it outlives everything."""
-        if receipt.state in (ReceiptState.QUEUED, ReceiptState.HELD):
+        """The reply where its turn has ended already; read from the store, so that it outlives everything (ACC-9)."""
+        actor = self._parts.kernel.actors.get(receipt.path)
+        if actor is not None and actor.mailbox.has(receipt.id):
             return None
         store = self._parts.kernel.store
         view = await store.message_state(receipt.id)
+        if view is not None and view.state is ReceiptState.DEAD:
+            raise AgentClosed(f"{receipt.id} will not be answered: {view.reason}")
         if view is None or view.turn is None:
             return None
         row = await store.outcome(view.turn)

@@ -13,9 +13,9 @@ import trio
 
 from actors.agent import closure
 from actors.changes import Bump, ChangeSet, Claim, Enqueue, Move, Placed, Shut
-from actors.errors import SpecMissing, UnknownPath
-from actors.happenings import MessageAccepted, MessageDead, MessageHeld, SpecChanged
-from actors.ids import AgentId, MessageId, TreeId, tree_of
+from actors.errors import CallboardError, SpecMissing, UnknownPath
+from actors.happenings import AgentSuspended, MessageAccepted, MessageDead, MessageHeld, SpecChanged
+from actors.ids import AgentId, MessageId, TreeId, tree_of, turn_id
 from actors.messages import Lane, Purpose, Queued, ReceiptState
 
 from .budgets import read_budget
@@ -126,7 +126,9 @@ class Kernel:
         match operation:
             case Claim(agent=agent, messages=messages, turn=turn):
                 self._leave(agent, messages, ReceiptState.CONSUMED)
-                self.replies.claimed(messages, turn)
+                actor = self.actors.get(agent)
+                if actor is not None and actor.loop is not None:
+                    self.replies.claimed(messages, turn)
             case Enqueue(envelope=envelope):
                 if isinstance(value, Placed) and not value.again:
                     self._arrived(Queued(value.seq, envelope))
@@ -195,7 +197,8 @@ class Kernel:
         """Read an agent in and wake it; its message is in the store whatever happens here."""
         try:
             actor = await self.resident(agent)
-        except SpecMissing:
+        except CallboardError as error:  # in a task of its own: nobody else could hear of it
+            self.tell(agent, AgentSuspended, {"reason": error.kind})
             return
         actor.wake()
 
@@ -240,6 +243,8 @@ class Kernel:
         actor = self.make_actor(spec, row)
         actor.intake = stored.intake
         actor.calls = stored.calls
+        if row.open is not None:
+            self.replies.claimed(row.open.consumed, turn_id(row.agent, row.open.number))
         known = {queued.seq for queued in stored.queued}
         early = (queued for queued in self._early.pop(row.agent, ()) if queued.seq not in known)
         for queued in (*stored.queued, *early):

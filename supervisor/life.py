@@ -83,7 +83,7 @@ class Life:
         if outcome is not None:
             actor.last = outcome
             run_over = over.suspended is not None or not actor.mailbox.wants_turn
-            parts.replies.turn_over(outcome, run_over=run_over)
+            parts.replies.turn_over(outcome, run_over=run_over, parked=over.suspended is not None)
             if outcome.status is Status.ABORTED:
                 self._aborted(actor, outcome)
         if over.suspended is not None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections import deque
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+import trio
 
 from actors.changes import Enqueue, Intake, Move, Placed
 from actors.errors import AgentClosed, CallboardError, Conflict, MailboxFull, MessageTooLarge
 from actors.happenings import PostRefused
-from actors.ids import AgentId, tree_of
+from actors.ids import AgentId, name_of, tree_of
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState
 from actors.output import output_spec
 from actors.ref import Receipt
@@ -19,8 +23,16 @@ if TYPE_CHECKING:
 
     from .parts import Parts
 
-MAX_POSTS = 1_000
+MAX_POSTS: Final = 1_000
 """How many posts of one agent may be on their way at once."""
+
+
+@attrs.define(eq=False)
+class _Posted:
+    """One agent's posts on their way. `lock`: held by whoever accepts them, one after another."""
+
+    waiting: deque[tuple[Envelope, Receipt]] = attrs.field(factory=deque)
+    lock: trio.Lock = attrs.field(factory=trio.Lock)
 
 
 @final
@@ -30,11 +42,12 @@ class Post:
     Invariants:
         POST-1 a receipt that was returned is for an accepted message, or pending with its acceptance under way.
         POST-2 posts to one agent are accepted in the order they were made, and before later sends of the same code.
+        POST-3 a post stands in `_posts` until its acceptance is decided.
     """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        self._posts: dict[AgentId, list[tuple[Envelope, Receipt]]] = {}
+        self._posts: dict[AgentId, _Posted] = {}
 
     async def send(self, path: AgentId, letters: Sequence[Letter]) -> tuple[Receipt, ...]:
         """Accept messages in one commit (ACC-1, ACC-3).
@@ -44,7 +57,7 @@ class Post:
 
         Durable: the messages, on return.
         """
-        await self._flush_posts(path)
+        await self.flush(path)
         envelopes = tuple(self._envelope(path, letter) for letter in letters)
         return await self._accept(path, envelopes)
 
@@ -64,9 +77,11 @@ class Post:
         assert isinstance(value, Placed), "Enqueue returns the place"
         if value.again:  # ACC-7: the first acceptance's receipt
             first = self._parts.kernel.receipts.get(value.message)
+            if receipt.state is ReceiptState.PENDING:  # one that was posted is in its sender's hands
+                receipt.id = value.message
+                receipt.decide(ReceiptState.QUEUED if first is None else first.state)
             if first is not None:
                 return first
-            receipt = Receipt(self._parts.desk, value.message, receipt.path, ReceiptState.QUEUED)
             self._parts.kernel.receipts[value.message] = receipt
         elif receipt.state is ReceiptState.PENDING:
             receipt.decide(ReceiptState.QUEUED)
@@ -81,10 +96,11 @@ class Post:
         envelope = self._envelope(path, letter)
         self._check_now(path, envelope)
         receipt = Receipt(self._parts.desk, envelope.id, path, ReceiptState.PENDING)
-        waiting = self._posts.setdefault(path, [])
-        waiting.append((envelope, receipt))
-        if len(waiting) == 1:
-            self._parts.kernel.nursery.start_soon(self._post_later, path)
+        posted = self._posts.get(path)
+        if posted is None:
+            posted = self._posts[path] = _Posted()
+            self._parts.kernel.nursery.start_soon(self._flush_all, path)
+        posted.waiting.append((envelope, receipt))
         return receipt
 
     def _check_now(self, path: AgentId, envelope: Envelope) -> None:
@@ -92,7 +108,8 @@ class Post:
         if envelope.size_bytes > bound.message_bytes:
             msg = f"a message of {envelope.size_bytes} bytes; {path} takes {bound.message_bytes}"
             raise MessageTooLarge(msg, envelope)
-        if len(self._posts.get(path, ())) >= MAX_POSTS:
+        posted = self._posts.get(path)
+        if posted is not None and len(posted.waiting) >= MAX_POSTS:
             msg = f"{MAX_POSTS} posts to {path} are on their way; await send() instead, or slow down"
             raise MailboxFull(msg, envelope)
         actor = self._parts.kernel.actors.get(path)
@@ -106,23 +123,32 @@ class Post:
             msg = f"the {envelope.lane.value} lane of {path} holds {bound.messages} messages, as many as it may"
             raise MailboxFull(msg, envelope)
 
-    async def _post_later(self, path: AgentId) -> None:
-        await self._flush_posts(path)
+    async def _flush_all(self, path: AgentId) -> None:
+        while path in self._posts:
+            await self.flush(path)
 
-    async def _flush_posts(self, path: AgentId) -> None:
-        """Accept what was posted, in order; each failure is its receipt's end and an event."""
-        while self._posts.get(path):
-            batch = self._posts.pop(path)
-            for envelope, receipt in batch:
+    async def flush(self, path: AgentId) -> None:
+        """Accept what was posted until now, in order; each failure is its receipt's end and an event."""
+        posted = self._posts.get(path)
+        if posted is None:
+            return
+        waiting = posted.waiting
+        _, last = waiting[-1]
+        async with posted.lock:
+            while last.state is ReceiptState.PENDING:
+                envelope, receipt = waiting[0]
                 try:
                     await self._accept(path, (envelope,), (receipt,))
                 except CallboardError as error:
                     receipt.decide(ReceiptState.REFUSED, error)
                     self._parts.kernel.tell(path, PostRefused, {"message": envelope.id, "error": str(error)})
+                waiting.popleft()
+                if not waiting:
+                    del self._posts[path]
 
     def pending(self) -> bool:
         """Whether posts are on their way."""
-        return any(self._posts.values())
+        return bool(self._posts)
 
     async def withdraw(self, receipt: Receipt) -> bool:
         """Take a message back if nothing has consumed it."""
@@ -152,8 +178,10 @@ class Post:
         )
 
     def _bound(self, path: AgentId, lane: Lane) -> LaneBound:
-        actor = self._parts.kernel.actors.get(path)
-        if actor is None:
+        kernel = self._parts.kernel
+        actor = kernel.actors.get(path)
+        spec = kernel.registry.get(name_of(path)) if actor is None else actor.agent
+        if spec is None:
             return LaneBound()
-        limits = actor.agent.limits
+        limits = spec.limits
         return limits.steer if lane is Lane.STEER else limits.send

@@ -15,7 +15,7 @@ from actors.errors import CallboardError, InternalError
 from actors.waiting import Need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from actors.frames import Frames
     from actors.ids import AgentId, MessageId, TurnId
@@ -50,7 +50,8 @@ class Replies:
 
     Invariants:
         REPLY-1 a waiter is registered under one condition, from before it waits until it returns.
-        REPLY-2 an outcome reaches every waiter of the messages that its turn consumed.
+        REPLY-2 an outcome reaches every waiter of the messages that its turn consumed, also one that began to wait
+            behind the claim.
     """
 
     def __init__(self, graph: WaitGraph, frames: Frames) -> None:
@@ -63,17 +64,21 @@ class Replies:
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
-    async def wait_message(self, message: MessageId, target: AgentId) -> Outcome:
-        """Wait for the reply to a message."""
-        return await self._wait_outcome(self._messages.setdefault(message, []), target)
+    async def wait_message(
+        self, message: MessageId, target: AgentId, find: Callable[[], Awaitable[Outcome | None]]
+    ) -> Outcome:
+        """Wait for the reply to a message. `find`: reads one that is there; asked once this would hear of a new one."""
+        return await self._wait_outcome(self._messages.setdefault(message, []), target, find)
 
     async def wait_run(self, target: AgentId) -> Outcome:
         """Wait for the end of the run in progress."""
         return await self._wait_outcome(self._runs.setdefault(target, []), target)
 
-    async def _wait_outcome(self, waiters: list[Waiter], target: AgentId) -> Outcome:
+    async def _wait_outcome(
+        self, waiters: list[Waiter], target: AgentId, find: Callable[[], Awaitable[Outcome | None]] | None = None
+    ) -> Outcome:
         waiter = Waiter()
-        await self._wait(waiter, waiters, target, Need.LOOP)
+        await self._wait(waiter, waiters, target, Need.LOOP, find=find)
         if waiter.outcome is None:
             msg = f"a reply of {target} ended with neither outcome nor error"
             raise InternalError(msg)
@@ -84,12 +89,23 @@ class Replies:
         edge = Need.LOOP if needs is Need.STEP else needs
         await self._wait(Waiter(), self._conditions.setdefault((needs, target), []), target, edge)
 
-    async def _wait(self, waiter: Waiter, waiters: list[Waiter], target: AgentId, needs: Need) -> None:
+    async def _wait(
+        self,
+        waiter: Waiter,
+        waiters: list[Waiter],
+        target: AgentId,
+        needs: Need,
+        *,
+        find: Callable[[], Awaitable[Outcome | None]] | None = None,
+    ) -> None:
         frame = self._frames.current_owner()
         if frame is not None:
             waiter.wait = self._graph.begin(frame, (target,), needs=needs)
         waiters.append(waiter)
         try:
+            found = None if find is None else await find()
+            if found is not None:
+                waiter.complete(found)
             await waiter.done.wait()
         finally:
             waiters.remove(waiter)  # the list may have left its table already
@@ -107,14 +123,13 @@ class Replies:
     # -- what ends waits -------------------------------------------------------------------------------------------
 
     def claimed(self, messages: Iterable[MessageId], turn: TurnId) -> None:
-        """A turn consumed messages: its outcome is their reply."""
-        for message in messages:
-            if self._messages.get(message):
-                self._consumed.setdefault(turn, []).append(message)
+        """An open turn consumed messages: its outcome is their reply."""
+        self._consumed.setdefault(turn, []).extend(messages)
 
-    def turn_over(self, outcome: Outcome, *, run_over: bool) -> None:
-        """A turn ended."""
-        for message in self._consumed.pop(outcome.turn, ()):
+    def turn_over(self, outcome: Outcome, *, run_over: bool, parked: bool) -> None:
+        """A turn ended, or was `parked`: then it is open still, and will have another outcome."""
+        consumed = self._consumed.get(outcome.turn, ()) if parked else self._consumed.pop(outcome.turn, ())
+        for message in consumed:
             self.reply(message, outcome)
         if run_over:
             self.run_over(outcome)
@@ -141,14 +156,15 @@ class Replies:
         for waiter in self._runs.pop(agent, ()):
             waiter.complete(error=error)
 
-    def consumed_by(self, turn: TurnId) -> tuple[MessageId, ...]:
-        """The messages with waiters that a turn consumed."""
-        return tuple(self._consumed.get(turn, ()))
-
     def fulfil(self, target: AgentId, needs: Need) -> None:
         """A condition holds."""
         for waiter in self._conditions.pop((needs, target), ()):
             waiter.complete()
+
+    def fail_condition(self, target: AgentId, needs: Need, error: CallboardError) -> None:
+        """A condition will not come to hold."""
+        for waiter in self._conditions.pop((needs, target), ()):
+            waiter.complete(error=error)
 
     def complete_wait(self, wait: Wait, outcome: Outcome) -> bool:
         """End the waiter of an open wait with an outcome of another's making (REE-2). Returns whether it was found."""

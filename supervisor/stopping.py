@@ -5,12 +5,14 @@ All are durable intents first, then signals. While a barrier goes up, nothing be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, final
 
+import attrs
 import trio
 
 from actors.changes import Claim, Enqueue, Intake, Move, Shut
-from actors.errors import AgentClosed, CallboardError, Unfinished
+from actors.errors import AgentClosed, CallboardError, StoreError, Unfinished
 from actors.happenings import AgentEnded
 from actors.ids import AgentId, parent_path, run_id, tree_of, turn_id
 from actors.messages import Envelope, Lane, LaneBound, Outcome, Purpose, ReceiptState, Status
@@ -24,8 +26,17 @@ if TYPE_CHECKING:
 
     from .parts import Parts
 
+EVERYTHING: Final = AgentId("")
 _WAITING = (ReceiptState.QUEUED, ReceiptState.HELD)
 _NO_BOUND = LaneBound()
+
+
+@attrs.define(eq=False)
+class _Close:
+    """A close under way. `grace`: how long it answers what was accepted; a kill cuts it short."""
+
+    grace: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    done: trio.Event = attrs.field(factory=trio.Event)
 
 
 @final
@@ -40,7 +51,8 @@ class Stopping:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._barred: dict[AgentId, int] = {}
-        self._closing: dict[AgentId, trio.Event] = {}
+        self._closing: dict[AgentId, _Close] = {}
+        self._raising = trio.Lock()
         self._moved = trio.Event()
 
     def moved(self) -> None:
@@ -48,10 +60,9 @@ class Stopping:
         self._moved.set()
         self._moved = trio.Event()
 
-    async def _until(self, paths: Iterable[AgentId], *, idle: bool = False) -> None:
-        """Wait until none of the agents is active (`idle`: nor owes anything)."""
-        watched = tuple(paths)
-        while self._busy(watched, idle=idle):
+    async def _until(self, path: AgentId, *, idle: bool = False) -> None:
+        """Wait until no agent at or below the path is active (`idle`: nor has anything to do)."""
+        while self._busy(self.below(path), idle=idle):
             await self._moved.wait()
 
     def _busy(self, paths: tuple[AgentId, ...], *, idle: bool = False) -> bool:
@@ -91,7 +102,9 @@ class Stopping:
                 self._barred[path] = left
 
     def below(self, path: AgentId) -> tuple[AgentId, ...]:
-        """The agents in memory at and below a path, parents first."""
+        """The agents in memory at and below a path (`""`: all), parents first."""
+        if not path:
+            return tuple(sorted(self._parts.kernel.actors))
         start = f"{path}/"
         return tuple(sorted(p for p in self._parts.kernel.actors if p == path or p.startswith(start)))
 
@@ -160,21 +173,31 @@ class Stopping:
 
         Durable: that nothing more is accepted, on return.
         """
-        await self._parts.kernel.resident(path)
-        if path in self._closing:
-            return
-        self._closing[path] = trio.Event()
+        async with self._raising:  # STOP-2: whoever comes later returns when the barrier is up, too
+            actor = await self._parts.kernel.resident(path)
+            if path in self._closing or actor.intake is Intake.CLOSED:
+                return
+            await self._raise(path, Purpose.CLOSE, "closed")
+            self._start(path, self._parts.options.grace_s if grace_s is None else grace_s)
+
+    async def _raise(self, path: AgentId, purpose: Purpose, reason: str) -> None:
+        """Shut an agent and all below it, those not in memory too, in one commit; posts come first (ACC-2, ACC-5)."""
+        kernel = self._parts.kernel
+        tree = tree_of(path)
+        for row in await kernel.store.tree_rows(tree):
+            if row.agent.startswith(f"{path}/") and row.name in kernel.registry:
+                await kernel.resident(row.agent)
+        for node in self.below(path):
+            await self._parts.post.flush(node)
         operations: list[Operation] = []
         for node in self.below(path):
             operations.append(Shut(node, Intake.CLOSING))
-            operations.append(Enqueue(self._control(node, Purpose.CLOSE, "closed"), _NO_BOUND))
-        try:
-            await self._parts.kernel.commit(tree_of(path), tuple(operations))
-        except BaseException:
-            self._closing.pop(path).set()
-            raise
-        grace = self._parts.options.grace_s if grace_s is None else grace_s
-        self._parts.kernel.nursery.start_soon(self._close, path, grace)
+            operations.append(Enqueue(self._control(node, purpose, reason), _NO_BOUND))
+        await kernel.commit(tree, tuple(operations))
+
+    def _start(self, path: AgentId, grace_s: float) -> None:
+        self._closing[path] = _Close(trio.CancelScope(deadline=trio.current_time() + grace_s))
+        self._parts.kernel.nursery.start_soon(self._close, path)
 
     def go_on_closing(self, actor: Actor, envelope: Envelope) -> None:
         """A close found in the mailbox: carried on where no close of this process does it already."""
@@ -183,20 +206,23 @@ class Stopping:
             if node in self._closing:
                 return
             node = parent_path(node)
-        self._closing[actor.path] = trio.Event()
-        grace = 0.0 if envelope.purpose is Purpose.KILL else self._parts.options.grace_s
-        self._parts.kernel.nursery.start_soon(self._close, actor.path, grace)
+        self._start(actor.path, 0.0 if envelope.purpose is Purpose.KILL else self._parts.options.grace_s)
 
-    async def _close(self, path: AgentId, grace_s: float) -> None:
+    async def _close(self, path: AgentId) -> None:
         """Answer what was accepted within the grace; past it abort, then kill; finish leaves first (CLS-2..4)."""
-        options = self._parts.options
-        nodes = self.below(path)
-        with trio.move_on_after(grace_s):
-            await self._until(nodes, idle=True)
-        await self._end(nodes, "closed: the grace period is over", options.hard_s)
-        for node in sorted(self.below(path), key=lambda node: (-node.count("/"), node)):
-            await self._finish(node)
-        self._closing.pop(path).set()
+        close = self._closing[path]
+        try:
+            with close.grace:
+                await self._until(path, idle=True)
+            await self._end(self.below(path), "closed: the grace period is over", self._parts.options.hard_s)
+            for node in sorted(self.below(path), key=lambda node: (-node.count("/"), node)):
+                await self._finish(node)
+        except CallboardError as error:  # in a task of its own: who waits for the close hears of it; the store owes it
+            for node in self.below(path):
+                self._parts.replies.fail_condition(node, Need.EXIT, error)
+        finally:
+            del self._closing[path]
+            close.done.set()
 
     async def _end(self, nodes: tuple[AgentId, ...], reason: str, hard_s: float) -> None:
         """Abort what still runs; past `hard_s` cancel its task, and name what is stuck."""
@@ -205,8 +231,10 @@ class Stopping:
             return
         with trio.CancelScope(shield=True) as scope:
             scope.deadline = trio.current_time() + hard_s
-            await self._abort(tuple(busy), reason)
-            await self._until(nodes)
+            with suppress(StoreError):  # what cannot be written ends all the same
+                await self._abort(tuple(busy), reason)
+            while self._busy(nodes):
+                await self._moved.wait()
         for node in nodes:
             self._cut_off(node)
 
@@ -214,6 +242,10 @@ class Stopping:
         """One agent is closed: what was not answered is dead, and whoever waits hears it."""
         kernel = self._parts.kernel
         actor = kernel.actors[path]
+        if actor.intake is Intake.CLOSED:
+            return
+        if not actor.active:
+            await actor.bury("it was closed before it came to an answer")
         stored = await kernel.store.load_agent(path)
         queued = () if stored is None else stored.queued
         control = tuple(one.envelope.id for one in queued if one.envelope.lane is Lane.CONTROL)
@@ -243,14 +275,16 @@ class Stopping:
 
     async def kill(self, path: AgentId, reason: str) -> None:
         """End it and all below at once."""
-        await self._parts.kernel.resident(path)
-        nodes = self.below(path)
-        operations: list[Operation] = [Shut(node, Intake.CLOSING) for node in nodes]
-        operations += [Enqueue(self._control(path, Purpose.KILL, reason), _NO_BOUND)]
-        self._closing.setdefault(path, trio.Event())
-        await self._parts.kernel.commit(tree_of(path), tuple(operations))
-        await self._end(nodes, reason, 0.0)
-        self._parts.kernel.nursery.start_soon(self._close, path, 0.0)
+        async with self._raising:
+            actor = await self._parts.kernel.resident(path)
+            if actor.intake is Intake.CLOSED:
+                return
+            await self._raise(path, Purpose.KILL, reason)
+            await self._end(self.below(path), reason, 0.0)
+            if path in self._closing:
+                self._closing[path].grace.cancel()
+            else:
+                self._start(path, 0.0)
 
     # -- leaving ---------------------------------------------------------------------------------------------------
 
@@ -263,8 +297,8 @@ class Stopping:
             for root in roots:
                 await self.close(root, grace_s)
             with trio.move_on_after(grace_s + hard_s):
-                for event in tuple(self._closing.values()):
-                    await event.wait()
+                for close in tuple(self._closing.values()):
+                    await close.done.wait()
             return
         with trio.move_on_after(grace_s):
             while parts.post.pending():
@@ -275,7 +309,7 @@ class Stopping:
             return
         if mode == "finish":
             with trio.move_on_after(grace_s):
-                await self._until(tuple(actors), idle=True)
+                await self._until(EVERYTHING, idle=True)
         await self._end(tuple(actors), "the supervisor was left", hard_s)
 
     async def suspend(self, nodes: tuple[AgentId, ...], grace_s: float, reason: str = "leaving") -> None:
@@ -291,7 +325,8 @@ class Stopping:
                 await self._moved.wait()
         for node in nodes:
             self._cut_off(node)
-        await self._until(nodes)
+        while self._busy(nodes):
+            await self._moved.wait()
         error = Unfinished(f"suspended ({reason}); the store owes the work: resume() goes on")
         for node in nodes:
             actor = kernel.actors.get(node)

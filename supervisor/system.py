@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 import sniffio
@@ -64,7 +64,7 @@ ON_EXIT: Final = ("suspend", "finish", "close")
 async def open_supervisor(
     *,
     model: str | Model | Sequence[str | Model] | None = None,
-    store: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | Store | None = None,
     agents: Sequence[Agent | Child] = (),
     budget: Budget | None = None,
     prices: Mapping[str, Price] | None = None,
@@ -79,7 +79,8 @@ async def open_supervisor(
     Args:
         model: what agents ask that name no model: a model, a string `protocol:name[@base_url]`, or a list to fall back
             along.
-        store: None keeps everything in memory; a path is an SQLite file, made if it is not there.
+        store: None keeps everything in memory; a path is an SQLite file, made if it is not there; an opened `Store`
+            stays its opener's to close, and outlives the supervisor.
         agents: the registry that stored agents are brought back with, with all their children.
         budget: above all trees together.
         prices: dollars per million tokens, by model name.
@@ -126,10 +127,12 @@ async def open_supervisor(
         raise body
 
 
-def _open_store(path: str | os.PathLike[str] | None, *, inline: bool) -> AbstractAsyncContextManager[Store]:
-    if path is None:
+def _open_store(store: str | os.PathLike[str] | Store | None, *, inline: bool) -> AbstractAsyncContextManager[Store]:
+    if store is None:
         return open_memory_store()
-    name = os.fspath(path)
+    if not isinstance(store, str | os.PathLike):
+        return nullcontext(store)
+    name = os.fspath(store)
     if name.startswith(("postgresql://", "postgres://")):
         msg = f"store={name!r}: PostgreSQL is not in this release; give the path of an SQLite file"
         raise UsageError(msg)
