@@ -1,7 +1,7 @@
 """Where a model call's time goes: the hot path's functions by own time and by calls; a helper, not a benchmark.
 
-`python tests/bench/profile_turns.py [memory|sqlite|floor] [--messages 500] [--sort tottime|ncalls|cumtime] [--lines 45]`
-prints a table per model call. A profile makes functions look dear and built-ins cheap: trust the numbers of calls, and
+`python tests/bench/profile_turns.py [memory|sqlite|floor] [--messages 500] [--sort tottime|ncalls|cumtime]` prints a
+table per model call. A profile makes functions look dear and built-ins cheap: trust the numbers of calls, and
 take times as a hint where to look. `--instructions` counts the processor's instructions per model call instead, under
 valgrind (twice, with and without the messages, so that the start is taken off); this figure has no noise.
 """
@@ -19,11 +19,11 @@ from pathlib import Path
 
 import trio
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.bench.turn_work import CALLS_PER_MESSAGE, SUBJECTS
 
+ROOT = Path(__file__).resolve().parents[2]
 WARM = 3
 
 
@@ -52,9 +52,9 @@ def table(profile: cProfile.Profile, calls: int, *, sort: str, lines: int) -> st
     rows.sort(key=lambda row: row[key], reverse=True)
     python = sum(row[1] for row in rows if row[0][0] != "~")
     builtin = sum(row[1] for row in rows if row[0][0] == "~")
+    all_us = sum(row[2] for row in rows)
     text = [
-        f"per model call: {python:.1f} calls of Python functions, {builtin:.1f} of built-in ones,"
-        f" {sum(row[2] for row in rows):.0f} us under the profile",
+        f"per model call: {python:.1f} Python and {builtin:.1f} built-in calls, {all_us:.0f} us under the profile",
         f"{'calls':>8} {'own us':>8} {'with us':>8}  function",
     ]
     text += [f"{ncalls:8.2f} {own:8.2f} {with_:8.1f}  {shown(name)}" for name, ncalls, own, with_ in rows[:lines]]

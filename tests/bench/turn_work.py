@@ -1,4 +1,4 @@
-"""One message's work, ours and a bare loop's: a tool call and an answer (two model calls), from a model that takes no time.
+"""One message's work, ours and a bare loop's: a tool call, an answer; two calls of a model that takes no time.
 
 Each subject is an async context manager that yields what opens a conversation; a conversation says one message.
 """
