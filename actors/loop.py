@@ -1,7 +1,9 @@
 """Performs a turn: takes inputs one by one, commits what each step decided, then does what rests on it.
 
-It decides nothing (`turn.py` does) and keeps no rule. The turn's nursery holds the stream and the wait for a place at
-the model; tools and hooks run in the supervisor's tool nursery, so that none of them can hold the turn open (ABT-3).
+It decides nothing (`turn.py` does) and keeps no rule. A driver takes inputs and, while the model answers, is the stream
+itself: a task less for each request. A cut relieves it: another driver goes on at once, while the first unwinds inside
+the turn's nursery, which so holds the next turn until nothing of the request holds its connection (REQ-2). Tools and
+hooks run in the supervisor's tool nursery, so that none of them can hold the turn open (ABT-3).
 """
 
 from __future__ import annotations
@@ -117,6 +119,8 @@ class TurnLoop:
         self._generation = 0
         self._cut: tuple[str | None, Callable[[], tuple[Queued, ...]]] | None = None
         self._collector: Collector | None = None
+        self._asking = False
+        self._driver: object = None
         self._stream = trio.CancelScope()
         self._waiting = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
@@ -133,21 +137,33 @@ class TurnLoop:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                await self._take(begin)
-                while self.over is None:
-                    await self._take(await self._next())
+                await self._drive(begin)
         finally:
             if self.over is None:  # cut off: what runs in other nurseries hears of it from us
                 self._generation += 1
                 self._host.cancel_calls(tuple(call.block.id for call in self.state.calls))
         return Over(CUT_OFF) if self.over is None else self.over
 
+    async def _drive(self, event: Input | None) -> None:
+        """Take inputs until the turn is over, or this driver was relieved."""
+        self._driver = me = object()
+        while self.over is None:
+            await self._take(await self._next() if event is None else event)
+            if self._driver is not me:
+                return
+            event = None
+
     # -- what others may ask; all of it is sync and returns at once ------------------------------------------------
 
     def cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]]) -> None:
         """End what is under way: an abort (with its reason), or a steer that interrupts. Overtakes every input."""
         self._cut = (reason, control)
-        self._wake()
+        if self._asking:
+            assert self._nursery is not None, "a turn that asks is running"
+            self._asking = False
+            self._nursery.start_soon(self._drive, None)  # the driver is in the stream: it is relieved
+        else:
+            self._wake()
 
     def cut_off(self) -> None:
         """Stop here and now, undecided: the turn stays open in the store for the next owner."""
@@ -244,8 +260,14 @@ class TurnLoop:
                 self.row = made.state.row
                 self._conversation.extend(made.records)
         self.state = made.state
+        ask: Ask | None = None
         for action in made.actions:
-            self._perform(action)
+            if type(action) is Ask:
+                ask = action
+            else:
+                self._perform(action)
+        if ask is not None:
+            await self._ask(ask, self._generation)
 
     def _perform(self, action: Action) -> None:
         host = self._host
@@ -256,9 +278,6 @@ class TurnLoop:
                 self._inbox.appendleft(host.look(sends=sends))
             case Admit():
                 self._admit(action)
-            case Ask():
-                assert self._nursery is not None, "a turn that asks is running"
-                self._nursery.start_soon(self._ask, action, self._generation)
             case StartCall(call=call):
                 if self._cut is None:  # an abort that is durable starts nothing more (ABT-2)
                     generation = self._generation
@@ -277,6 +296,8 @@ class TurnLoop:
             case Over():
                 self._waiting.cancel()
                 self.over = action
+            case Ask():
+                raise AssertionError("the driver asks by itself")
             case _:
                 assert_never(action)
 
@@ -321,22 +342,31 @@ class TurnLoop:
     async def _ask(self, action: Ask, generation: int) -> None:
         """Ask the model; deltas go straight to watchers, the whole answer comes back as an input."""
         host, ticket = self._host, cast("Ticket", action.ticket)
+        if self._cut is not None:  # an abort came with the commit: it never reaches the model (ABT-1)
+            host.gate.abandon(ticket)
+            return
         self._collector = collector = Collector(host, ticket)
-        self._stream = trio.CancelScope()
-        with self._stream:
-            try:
-                window = self._conversation.window()
-                request = host.request(window, action.step, action.output, toolless=action.toolless)
-                served = await host.gate.call(ticket, request, collector)
-            except (ProviderError, Exhausted) as error:
-                self._answer(generation, Failed(host.now(), error, ticket.usage, ticket.charged))
-            except Exception as bug:  # noqa: BLE001 - a model is foreign code: its bug fails the turn, not the tree
-                raised = Malformed(f"the model raised {type(bug).__name__}: {bug}", reason="server")
-                raised.__cause__ = bug
-                self._answer(generation, Failed(host.now(), raised, ticket.usage, ticket.charged))
-            else:
-                calls = sum(isinstance(block, WireCall) for block in served.response.blocks)
-                granted = host.grant_calls(calls) if calls and generation == self._generation else None
-                self._answer(generation, Responded(host.now(), served, ticket.charged, granted))
-            finally:
-                host.gate.abandon(ticket)
+        self._asking = True
+        with trio.CancelScope() as self._stream:
+            answer = await self._answered(action, ticket, collector, generation)
+            self._answer(generation, answer)
+        if generation == self._generation:
+            self._asking, self._collector = False, None
+
+    async def _answered(self, action: Ask, ticket: Ticket, collector: Collector, generation: int) -> Responded | Failed:
+        host = self._host
+        try:
+            window = self._conversation.window()
+            request = host.request(window, action.step, action.output, toolless=action.toolless)
+            served = await host.gate.call(ticket, request, collector)
+        except (ProviderError, Exhausted) as error:
+            return Failed(host.now(), error, ticket.usage, ticket.charged)
+        except Exception as bug:  # noqa: BLE001 - a model is foreign code: its bug fails the turn, not the tree
+            raised = Malformed(f"the model raised {type(bug).__name__}: {bug}", reason="server")
+            raised.__cause__ = bug
+            return Failed(host.now(), raised, ticket.usage, ticket.charged)
+        finally:
+            host.gate.abandon(ticket)
+        calls = sum(isinstance(block, WireCall) for block in served.response.blocks)
+        granted = host.grant_calls(calls) if calls and generation == self._generation else None
+        return Responded(host.now(), served, ticket.charged, granted)
