@@ -35,18 +35,66 @@ class Mailbox:
 
     Invariants:
         MAIL-1 each lane is sorted by seq. MAIL-2 every message in it is queued or held; control is never held.
+        MAIL-3 a message that is told before an earlier one waits for it: seqs have no gaps, so none is lost (ACC-4).
     """
 
-    __slots__ = ("_held", "_lanes")
+    __slots__ = ("_early", "_held", "_lanes", "_next", "_seen")
 
     def __init__(self, waiting: Iterable[Queued] = ()) -> None:
         self._lanes: dict[Lane, list[Queued]] = {Lane.CONTROL: [], Lane.STEER: [], Lane.SEND: []}
         self._held: set[MessageId] = set()
+        self._next: int | None = None
+        self._seen = 0
+        self._early: dict[int, Queued | None] = {}
+        self.load(waiting)
+
+    def load(self, waiting: Iterable[Queued]) -> None:
+        """Take what the store has; which seq comes next is not known from it."""
         for queued in waiting:
-            self.add(queued)
+            self._place(queued)
+
+    def begin(self) -> None:
+        """The agent is new: its first message will have seq 1."""
+        self._next = 1
 
     def add(self, queued: Queued) -> None:
-        """Put an accepted message in its lane; commits of many senders may be told out of order (MAIL-1)."""
+        """Take a message that was accepted; commits of many senders may be told out of order (MAIL-3)."""
+        seq = queued.seq
+        if seq < self._told:
+            return  # it was read from the store before its sender told of it
+        if self._next is not None and seq > self._next:
+            control = queued.envelope.lane is Lane.CONTROL  # it overtakes whatever waits
+            self._early[seq] = None if control else queued
+            if control:
+                self._place(queued)
+            return
+        self._place(queued)
+        self._next = seq + 1
+        while self._next in self._early:
+            early = self._early.pop(self._next)
+            if early is not None:
+                self._place(early)
+            self._next += 1
+
+    def catch_up(self, waiting: Iterable[Queued]) -> None:
+        """Take what the store has and nobody told of: a commit that failed for its sender may have been written."""
+        told = self._told
+        for queued in waiting:
+            if queued.seq >= told and queued.seq not in self._early:
+                self._place(queued)
+        for early in self._early.values():
+            if early is not None:
+                self._place(early)
+        self._early.clear()
+        self._next = max(self._seen + 1, told)
+
+    @property
+    def _told(self) -> int:
+        """The least seq that nothing is known of."""
+        return self._seen + 1 if self._next is None else self._next
+
+    def _place(self, queued: Queued) -> None:
+        self._seen = max(self._seen, queued.seq)
         lane = self._lanes[queued.envelope.lane]
         if queued.state is ReceiptState.HELD:
             self._held.add(queued.envelope.id)
@@ -62,6 +110,9 @@ class Mailbox:
         for lane, waiting in self._lanes.items():
             if waiting and any(queued.envelope.id in gone for queued in waiting):
                 self._lanes[lane] = [queued for queued in waiting if queued.envelope.id not in gone]
+        for seq, early in self._early.items():
+            if early is not None and early.envelope.id in gone:
+                self._early[seq] = None
 
     def hold(self, messages: Iterable[MessageId]) -> None:
         """Mark messages as held by an abort (ABT-4)."""
@@ -75,7 +126,7 @@ class Mailbox:
 
     def has(self, message: MessageId) -> bool:
         """Whether a message waits here."""
-        return any(queued.envelope.id == message for lane in _LANES for queued in self._lanes[lane])
+        return any(queued.envelope.id == message for lane in self._lanes.values() for queued in lane)
 
     @property
     def wants_turn(self) -> bool:

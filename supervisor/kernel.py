@@ -13,7 +13,7 @@ import trio
 
 from actors.agent import closure
 from actors.changes import Bump, ChangeSet, Claim, Enqueue, Move, Placed, Shut
-from actors.errors import CallboardError, SpecMissing, UnknownPath
+from actors.errors import CallboardError, SpecMissing, StoreError, UnknownPath
 from actors.happenings import AgentSuspended, MessageAccepted, MessageDead, MessageHeld, SpecChanged
 from actors.ids import AgentId, MessageId, TreeId, tree_of, turn_id
 from actors.messages import Lane, Purpose, Queued, ReceiptState
@@ -108,7 +108,13 @@ class Kernel:
             StoreError, MailboxError, UnknownPath: nothing was written.
         """
         epoch = self.epochs[tree] if fenced else None
-        values = await self.store.commit(ChangeSet(tree, epoch, operations))
+        try:
+            values = await self.store.commit(ChangeSet(tree, epoch, operations))
+        except StoreError:
+            for operation in operations:
+                if isinstance(operation, Enqueue) and operation.envelope.to in self.actors:
+                    self.nursery.start_soon(self._catch_up, operation.envelope.to)
+            raise
         if first is not None:
             first()
         for operation, value in zip(operations, values, strict=True):
@@ -202,6 +208,17 @@ class Kernel:
             return
         actor.wake()
 
+    async def _catch_up(self, agent: AgentId) -> None:
+        """A commit failed that may have been written: what the store accepted is answered all the same (ACC-8)."""
+        try:
+            stored = await self.store.load_agent(agent)
+        except StoreError:
+            return  # a restart finds it
+        actor = self.actors.get(agent)
+        if stored is not None and actor is not None:
+            actor.mailbox.catch_up(stored.queued)
+            actor.wake()
+
     # -- agents ----------------------------------------------------------------------------------------------------
 
     async def resident(self, agent: AgentId) -> Actor:
@@ -247,14 +264,14 @@ class Kernel:
             self.replies.claimed(row.open.consumed, turn_id(row.agent, row.open.number))
         known = {queued.seq for queued in stored.queued}
         early = (queued for queued in self._early.pop(row.agent, ()) if queued.seq not in known)
-        for queued in (*stored.queued, *early):
-            actor.mailbox.add(queued)
+        actor.mailbox.load((*stored.queued, *early))
         self.actors[row.agent] = actor
         return actor
 
     def settle_in_new(self, row: AgentRow, spec: Agent) -> Actor:
         """The actor of an agent that is about to be committed; its task arrives with the commit."""
         actor = self.make_actor(spec, row)
+        actor.mailbox.begin()
         self.actors[row.agent] = actor
         return actor
 
