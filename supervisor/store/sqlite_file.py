@@ -69,6 +69,9 @@ class Owner:
             told = _owned_elsewhere(store, _read(descriptor))
             os.close(descriptor)
             raise told from None
+        except OSError as error:
+            os.close(descriptor)
+            raise Unavailable(f"store {store} cannot be locked: {error}; put it on a local disk") from error
         facts = {
             "pid": os.getpid(),
             "host": socket.gethostname(),

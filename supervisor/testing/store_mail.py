@@ -27,7 +27,7 @@ from actors.errors import (
     UsageError,
 )
 from actors.ids import AgentId, MessageId, turn_id
-from actors.messages import Lane, LaneBound, ReceiptState
+from actors.messages import Lane, LaneBound, Purpose, ReceiptState
 
 from .store_hand import CHILD, LEAD, ROOMY, WAITING, Hand, agent_row, envelope
 
@@ -68,6 +68,8 @@ async def check_dedupe(store: Store) -> None:
     again = Placed(MessageId("m-1"), 1, again=True)
     assert await hand.send(attrs.evolve(first, id=MessageId("m-2"))) == again
     await hand.refuses(UsageError, Enqueue(envelope("m-3", key="k", sender=CHILD, text="another"), ROOMY))
+    for change in ({"lane": Lane.STEER}, {"purpose": Purpose.NOTICE}, {"output": "Verdict"}, {"target": "lead:t1"}):
+        await hand.refuses(UsageError, Enqueue(attrs.evolve(first, id=MessageId("m-3"), **change), ROOMY))
     assert await hand.send(envelope("m-4", key="k")) == Placed(MessageId("m-4"), 2)
     assert await hand.send(envelope("m-5", key="k", to=CHILD)) == Placed(MessageId("m-5"), 1)
     await hand(Claim(LEAD, (MessageId("m-1"),), turn_id(LEAD, 1)), Shut(LEAD, Intake.CLOSED))

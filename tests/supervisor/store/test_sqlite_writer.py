@@ -10,11 +10,24 @@ import pytest
 import trio
 import trio.testing
 
-from actors.changes import AgentRow, Append, Bump, ChangeSet, Enqueue, Placed, Put
+from actors.changes import (
+    AgentRow,
+    Append,
+    Bump,
+    CallRow,
+    CallState,
+    ChangeSet,
+    Claim,
+    Enqueue,
+    KvRow,
+    OutcomeRow,
+    Placed,
+    Put,
+)
 from actors.content import Text
 from actors.errors import Conflict, Corrupt, Fenced, InternalError, Unavailable, UsageError
-from actors.ids import AgentId, MessageId, TreeId, turn_id
-from actors.messages import Envelope, Lane, LaneBound
+from actors.ids import AgentId, MessageId, TreeId, call_id, run_id, turn_id
+from actors.messages import Envelope, Lane, LaneBound, Outcome, Status
 from actors.transcript import NoteRecord
 from supervisor.store.sqlite import SqliteStore, open_sqlite_store
 from supervisor.store.sqlite_file import open_reader, open_writer
@@ -105,6 +118,79 @@ def test_a_key_that_utf8_cannot_hold_is_a_usage_error(writer: Writer) -> None:
     found = outcomes(writer, count("half \ud83d"), count())
     assert isinstance(found[0], UsageError)
     assert found[1] == (1,)
+
+
+def test_every_row_has_the_tree_and_the_epoch_of_its_set(writer: Writer) -> None:
+    """What a row says of who wrote it; a message to another tree is nobody's, as is what anyone sends."""
+    other = AgentId("other")
+    outcomes(writer, owning(TREE), owning(TREE), owning(TreeId(other)))
+    turn, call = turn_id(LEAD, 1), call_id(turn_id(LEAD, 1), 1, 0)
+    ended = Outcome(LEAD, run_id(LEAD, 1), turn, Status.DONE)
+    outcomes(
+        writer,
+        ChangeSet(TreeId(other), 1, (Put(AgentRow(other, "", "other", "d"), fresh=True),)),
+        ChangeSet(
+            TREE,
+            3,
+            (
+                Put(AgentRow(LEAD, "", "lead", "d")),
+                Put(CallRow(call, LEAD, turn, "tool", "{}", CallState.STARTED)),
+                Put(OutcomeRow(turn, LEAD, run_id(LEAD, 1), ended)),
+                Put(KvRow(LEAD, "agent", "k", "1")),
+                Append(LEAD, 0, (NoteRecord(turn, "notice", "x"),)),
+                Bump("n"),
+                Enqueue(Envelope(MessageId("m-1"), LEAD, Lane.SEND, (Text("x"),)), LaneBound()),
+                Enqueue(Envelope(MessageId("m-2"), other, Lane.SEND, (Text("x"),)), LaneBound()),
+            ),
+        ),
+        ChangeSet(TREE, None, (Enqueue(Envelope(MessageId("m-3"), LEAD, Lane.SEND, (Text("x"),)), LaneBound()),)),
+    )
+    found = {
+        table: [tuple(row) for row in writer._db.execute(f"SELECT tree, epoch FROM {table} ORDER BY 1, 2")]  # noqa: S608
+        for table in ("agents", "calls", "outcomes", "kv", "records", "counters", "messages")
+    }
+    own = [("lead", 3)]
+    assert found.pop("messages") == [("lead", 0), ("lead", 3), ("other", 0)]
+    assert found.pop("agents") == [("lead", 3), ("other", 1)]
+    assert found == dict.fromkeys(found, own)
+
+
+def test_rec_2_finding_work_costs_what_is_found(writer: Writer, tmp_path: Path) -> None:
+    """A thousand idle agents with long histories add not one step to the read that finds the agents with work."""
+
+    def agents(first: int, last: int) -> list[ChangeSet]:
+        return [
+            ChangeSet(TREE, 1, (Put(AgentRow(AgentId(f"lead/w#{number}"), "lead", "w", "d"), fresh=True),))
+            for number in range(first, last)
+        ]
+
+    def steps(read: Callable[[Reads], object]) -> tuple[object, int]:
+        db = open_reader(tmp_path / "agents.db")
+        reads, taken = Reads("agents.db", db), 0
+
+        def step() -> bool:
+            nonlocal taken
+            taken += 1
+            return False
+
+        db.set_progress_handler(step, 1)
+        found = read(reads)
+        db.set_progress_handler(None)
+        reads.close()
+        return found, taken
+
+    worker = AgentId("lead/w#3")
+    sent = [
+        ChangeSet(TREE, None, (Enqueue(Envelope(MessageId(f"m-{n}"), worker, Lane.SEND, (Text("x"),)), LaneBound()),))
+        for n in range(50)
+    ]
+    outcomes(writer, *agents(2, 12), sent[0])
+    before = [steps(Reads.agents_with_work), steps(lambda reads: reads.load_agent(worker))]
+    names = tuple(MessageId(f"m-{n}") for n in range(1, 50))
+    outcomes(writer, *agents(12, 1_000), *sent[1:], ChangeSet(TREE, 1, (Claim(worker, names, turn_id(worker, 1)),)))
+    after = [steps(Reads.agents_with_work), steps(lambda reads: reads.load_agent(worker))]
+    assert before == after
+    assert before[0][0] == (worker,)
 
 
 # -- failing disks -----------------------------------------------------------------------------------------------
