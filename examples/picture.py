@@ -12,7 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import review
 import trio
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
@@ -20,6 +19,7 @@ from rich.terminal_theme import TerminalTheme
 from actors.happenings import ToolProgress
 from supervisor import open_supervisor
 from supervisor.cli_demo import demo_arguments
+from supervisor.cli_load import load
 from supervisor.screen import Board
 from supervisor.screen_layout import lay_out_board
 
@@ -53,13 +53,16 @@ CALM = TerminalTheme(
 
 async def picture(folder: Path) -> str:
     """The live tree as SVG, in the middle of a review of our own sources."""
+    path, options = demo_arguments(folder, paced=True)
+    review = load(path)
+    assert review.arguments is not None
+    assert review.main is not None
     parser = argparse.ArgumentParser()
     review.arguments(parser)
-    args = parser.parse_args(demo_arguments(folder, paced=True)[1])
-    args.key = None
+    args = parser.parse_args(options, argparse.Namespace(key=None))
     board = Board()
     async with (
-        open_supervisor(model=review.model(args), agents=review.agents(args)) as sup,
+        open_supervisor(model=review.model_for(args), agents=review.agents_for(args)) as sup,
         sup.events() as events,
         trio.open_nursery() as nursery,
     ):

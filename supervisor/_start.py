@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 ENVIRONMENT = 3
+INTERRUPTED = 130
 OTHERS = ("supervisord.py", "supervisorctl.py", "childutils.py")
 """Modules of the process manager; none of ours has such a name."""
 
@@ -43,6 +44,8 @@ def main() -> int:
             f"a module that callboard needs is missing: {error.name}",
             "install callboard again: pip install --force-reinstall callboard",
         )
+    except KeyboardInterrupt:
+        return INTERRUPTED
     code: int = command.main(sys.argv[1:])
     return code
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import traceback
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,7 +19,7 @@ from actors.errors import CallboardError, UsageError
 
 from . import cli_exit as codes
 from .cli_demo import demo_arguments
-from .cli_load import Program, load
+from .cli_load import Program, load, own_traceback
 from .cli_options import EPILOG, Common, Parser, add_common, common_of, resume_command
 from .cli_run import Ending, carry_out
 from .screen_live import LiveScreen, Screen, json_screen, plain_screen
@@ -60,7 +59,7 @@ def _explain(error: BaseException) -> int:
     elif isinstance(error, KeyboardInterrupt):
         _say("callboard: interrupted")
     else:
-        _say("".join(traceback.format_exception(error)).rstrip())
+        _say(own_traceback(error))
     return codes.code_of_error(error)
 
 

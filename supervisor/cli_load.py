@@ -127,15 +127,16 @@ def _execute(path: Path) -> ModuleType:
     except CallboardError as error:
         raise UsageError(f"{path}: {error}") from error
     except Exception as error:  # whatever the file raises is the file's; its traceback says where
-        raise Broken(f"{path}: failed while it was loaded\n{_own_traceback(error)}") from error
+        raise Broken(f"{path}: failed while it was loaded\n{own_traceback(error)}") from error
     return module
 
 
-def _own_traceback(error: Exception) -> str:
-    """The traceback without the frames of this loader and of importlib."""
+_OURS: Final = ("supervisor.", "supervisor", "trio", "importlib", "_frozen", "contextlib", "__main__")
+
+
+def own_traceback(error: BaseException) -> str:
+    """The traceback without the frames above the file's own; whole where none is the file's: a bug of ours."""
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(
-        ("supervisor.", "importlib", "_frozen")
-    ):
+    while trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
         trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+    return "".join(traceback.format_exception(type(error), error, trace or error.__traceback__)).rstrip()

@@ -42,7 +42,7 @@ from actors.ids import parent_path
 
 from .screen_nodes import LOOKS, OPEN, Call, Look, Node, said
 from .screen_rows import Row, picture
-from .screen_words import clean
+from .screen_words import clean, gist
 
 if TYPE_CHECKING:
     from actors.messages import Outcome
@@ -121,11 +121,14 @@ class Board:
             case ToolStarted(call=call, name=name, arguments=arguments):
                 node.calls[call] = Call(clean(name), arguments)
             case ToolEnded(call=call):
-                node.calls.pop(call, None)
+                ended = node.calls.pop(call, None)
+                node.after = (
+                    "" if ended is None else f" after {ended.name} {gist(ended.arguments, leave_out=node.key)}".rstrip()
+                )
             case AdmissionWaited():
                 self._asks(node, "waits for a place at the model")
             case RequestStarted():
-                self._asks(node, "asks the model")
+                self._asks(node, f"asks the model{node.after}")
             case ResponseEnded():
                 self._spent(node, event)
             case AttemptDiscarded(error=error, retry_in_s=retry):
@@ -134,6 +137,7 @@ class Board:
             case AgentStarted(key=key):
                 node.key = key
             case TurnStarted():
+                node.after = ""
                 self._asks(node, "starts")
             case TurnEnded(outcome=outcome):
                 self._ended(node, outcome)

@@ -23,6 +23,8 @@ TOKENS_CELLS: Final = 6
 SECONDS_CELLS: Final = 7
 COST_CELLS: Final = 9
 NAME_SHARE: Final = 0.46
+NAME_WIDTH: Final = 100
+"""Names take a share of a line, but not of what is wider than this."""
 ACTIVITY_MIN: Final = 6
 BAR_MIN: Final = 4
 FIGURES_WIDTH_MIN: Final = 40
@@ -115,8 +117,8 @@ def lay_out(row: Row, width: int, glyphs: Glyphs = UNICODE, columns: Columns = C
         _name(line, row, room)
         _bar(line, row, room - line.cell_len, glyphs)
     else:
-        _name(line, row, min(room, max(8, int(width * NAME_SHARE))))
-        line.append(" " * (int(width * NAME_SHARE) - line.cell_len))
+        _name(line, row, min(room, max(8, int(min(width, NAME_WIDTH) * NAME_SHARE))))
+        line.append(" " * (int(min(width, NAME_WIDTH) * NAME_SHARE) - line.cell_len))
         _activity(line, row, room - line.cell_len)
     line.truncate(max(0, room))
     line.append(" " * (room - line.cell_len))

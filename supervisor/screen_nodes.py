@@ -16,7 +16,7 @@ import attrs
 from actors.ids import name_of
 from actors.messages import Outcome, Status
 
-from .screen_words import clean, gist
+from .screen_words import clean, gist, named_gist
 
 RECENT: Final = 3
 """How many finished, and how many failed, children of an agent stay in sight."""
@@ -81,6 +81,7 @@ class Node:
 
     Attributes:
         place: the order of first sight. started, ended: on the events' clock.
+        after: the call that ended last in its turn.
         tokens, cost (picodollars), cost_known: of its subtree. written: characters of the response in progress.
         active: children with something to come, in order. folds: the others, by name; recent and failed: the last.
     """
@@ -98,6 +99,7 @@ class Node:
     cost_known: bool = True
     written: int = 0
     thinking: bool = False
+    after: str = ""
     folded: Folded | None = None
     calls: dict[str, Call] = attrs.Factory(dict)
     active: dict[str, Node] = attrs.Factory(dict)
@@ -190,5 +192,5 @@ def said(outcome: Outcome, key: str | None = None) -> str:
     if outcome.status is not Status.DONE:
         return outcome.status.value.replace("_", " ")
     if outcome.output is not None:
-        return gist(outcome.output, leave_out=key)
+        return named_gist(outcome.output, leave_out=key)
     return clean(outcome.text.strip().partition("\n")[0])

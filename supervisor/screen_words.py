@@ -116,21 +116,31 @@ def plural(number: int, word: str) -> str:
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
-def gist(arguments: str, *, leave_out: str | None = None) -> str:
-    """What JSON text is about: the plain values of an object in a row; text that is no JSON as it is.
+def gist(text: str, *, leave_out: str | None = None) -> str:
+    """What a call's arguments are about: the plain values of an object in a row; text that is no JSON as it is.
 
     Args:
-        arguments: JSON text.
+        text: JSON text.
         leave_out: a value that the reader sees already.
     """
-    if len(arguments) > GIST_CHARS:
-        return clean(arguments)
+    return clean(" ".join(word for _, word in _pairs(text, leave_out)))
+
+
+def named_gist(text: str, *, leave_out: str | None = None) -> str:
+    """What a structured answer says: its plain values with their names. Args: as for `gist`."""
+    return clean(", ".join(f"{name} {word}".strip() for name, word in _pairs(text, leave_out)))
+
+
+def _pairs(text: str, leave_out: str | None) -> list[tuple[str, str]]:
+    if len(text) > GIST_CHARS:
+        return [("", text)]
     try:
-        value = json.loads(arguments)
+        value = json.loads(text)
     except (ValueError, RecursionError):
-        return clean(arguments)
-    values = value.values() if isinstance(value, dict) else [value]
-    return clean(" ".join(word for word in map(_plain, values) if word and word != leave_out))
+        return [("", text)]
+    found = value.items() if isinstance(value, dict) else [("", value)]
+    pairs = [(name, _plain(item)) for name, item in found]
+    return [(name, word) for name, word in pairs if word and word != leave_out]
 
 
 def _plain(value: object) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,7 +16,7 @@ from actors.errors import Unavailable, UnknownPath, UsageError
 from actors.ids import AgentId, tree_of, turn_id
 
 from .screen_layout import ASCII, UNICODE
-from .show_lines import agent_lines, tree_lines
+from .show_lines import State, agent_lines, state_of, tree_lines
 from .store.sqlite import open_sqlite_reader
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from .store.base import Reader
 
 PIPED_WIDTH: Final = 120
+PIPED_LINES: Final = 120
 EVERYTHING: Final = 1_000_000
 ROOTS_MAX: Final = 1_000
 
@@ -49,13 +53,15 @@ def show(store: str, path: str | None, *, whole: bool) -> int:
     console = Console(soft_wrap=True, highlight=False)
     screen = sys.stdout.isatty()
     width = console.width if screen else PIPED_WIDTH
-    limit = console.height - 1 if screen and not whole else None
+    limit = None if whole else console.height - 1 if screen else PIPED_LINES
     glyphs = ASCII if console.options.ascii_only else UNICODE
     if path is None:
-        rows = trio.run(_tree, store)
+        owner = owner_of(store)
+        rows = trio.run(_tree, store, bool(owner))
         if not rows:
             console.print("the store holds no agents yet")
-        for line in tree_lines(rows, width, limit or EVERYTHING, glyphs) if rows else ():
+            return 0
+        for line in tree_lines(rows, width, limit or EVERYTHING, owner=owner, glyphs=glyphs):
             console.print(line)
         return 0
     for line in trio.run(_agent, store, path, width, limit):
@@ -63,11 +69,23 @@ def show(store: str, path: str | None, *, whole: bool) -> int:
     return 0
 
 
-async def _tree(store: str) -> list[tuple[AgentRow, Outcome | None]]:
+def owner_of(store: str) -> str:
+    """The process that has a store open, as its owner's file says; empty where that is nobody who lives here."""
+    file = Path(store).resolve()
+    try:
+        facts = json.loads(file.with_name(f"{file.name}-owner").read_bytes())
+        if facts["host"] == socket.gethostname():
+            os.kill(facts["pid"], 0)
+        return f"process {facts['pid']} ({facts['command']})"
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
+
+
+async def _tree(store: str, owned: bool) -> list[tuple[AgentRow, State]]:  # noqa: FBT001 - trio.run hands over by place
     async with open_sqlite_reader(store) as reader:
         roots = await reader.roots(limit=ROOTS_MAX)
         rows = [row for root in roots for row in await reader.tree_rows(tree_of(root.agent))]
-        return [(row, await _last(reader, row)) for row in rows]
+        return [(row, state_of(row, await _last(reader, row), owned=owned)) for row in rows]
 
 
 async def _last(reader: Reader, row: AgentRow) -> Outcome | None:
@@ -87,7 +105,7 @@ async def _agent(store: str, path: str, width: int, limit: int | None) -> list[T
         return agent_lines(
             stored,
             records,
-            last=await _last(reader, stored.row),
+            state=state_of(stored.row, await _last(reader, stored.row), owned=bool(owner_of(store))),
             kv=await reader.kv(agent, "agent"),
             children=len(await reader.children(agent)),
             width=width,

@@ -6,7 +6,7 @@ Pure: rows and records in, lines out.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from rich.text import Text
 
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
     from .store.base import StoredAgent
 
+State: TypeAlias = tuple[Look, str]
+"""How an agent looks, and why."""
+
 KV_SHOWN: Final = 5
 TEXT_LINES: Final = 4
 """Lines of a message or an answer that one screen shows."""
@@ -47,23 +50,24 @@ TEXT_LINES: Final = 4
 
 
 def tree_lines(
-    rows: Iterable[tuple[AgentRow, Outcome | None]], width: int, limit: int, glyphs: Glyphs = UNICODE
+    rows: Iterable[tuple[AgentRow, State]], width: int, limit: int, *, owner: str = "", glyphs: Glyphs = UNICODE
 ) -> list[Text]:
     """The trees of a store in at most `limit` lines: state, tokens and cost of every agent and all below it.
 
     Args:
-        rows: agents, parents before their children, each with how its last turn ended.
+        rows: agents, parents before their children, each with its state.
         width: cells of a line.
         limit: how many lines.
+        owner: who has the store open, or nothing.
         glyphs: signs.
     """
     nodes: dict[str, Node] = {}
     roots: list[Node] = []
     tokens = cost = 0
     known = True
-    for row, last in rows:
+    for row, state in rows:
         parent = nodes.get(row.parent)
-        node = _node(row, last, parent, len(nodes))
+        node = _node(row, state, parent, len(nodes))
         nodes[row.agent] = node
         tokens += row.usage.total_tokens
         cost += row.spent.cost
@@ -80,12 +84,14 @@ def tree_lines(
     columns = Columns(cost=bool(cost) or not known, time=False)
     shown = picture(roots, max(1, limit - 1), 0.0)
     lines = [lay_out(row, width, glyphs, columns) for row in shown]
-    total = glyphs.dot.join([plural(len(nodes), "agent"), plural(tokens, "token"), money(cost, known=known)])
-    return [*lines, Text(crop(total, width), style="bold")]
+    total = [plural(len(nodes), "agent"), plural(tokens, "token"), money(cost, known=known)]
+    if owner:
+        total.append(f"in use by {clean(owner)}")
+    return [*lines, Text(crop(glyphs.dot.join(total), width), style="bold")]
 
 
-def _node(row: AgentRow, last: Outcome | None, parent: Node | None, place: int) -> Node:
-    look, doing = state_of(row, last)
+def _node(row: AgentRow, state: State, parent: Node | None, place: int) -> Node:
+    look, doing = state
     return Node(
         row.agent,
         parent,
@@ -102,12 +108,19 @@ def _node(row: AgentRow, last: Outcome | None, parent: Node | None, place: int) 
     )
 
 
-def state_of(row: AgentRow, last: Outcome | None) -> tuple[Look, str]:
-    """How a stored agent looks, and why, as far as the store tells. `last`: how its last turn ended."""
+def state_of(row: AgentRow, last: Outcome | None, *, owned: bool) -> State:
+    """How a stored agent looks, and why, as far as the store tells.
+
+    Args:
+        row: as its loop wrote it last.
+        last: how its last turn ended, or None.
+        owned: a process has the store open, so that an open turn is under way and not cut off.
+    """
     if row.suspended is not None:
         return Look.PAUSED, f"suspended: {clean(row.suspended)}"
     if row.open is not None:
-        return Look.BUSY, f"in turn {row.open.number}, step {row.open.step}"
+        where = f"in turn {row.open.number}, step {row.open.step}"
+        return (Look.BUSY, where) if owned else (Look.PAUSED, f"cut off {where}")
     if row.owes:
         return Look.WAITING, "owes work"
     if last is None:
@@ -122,7 +135,7 @@ def agent_lines(
     stored: StoredAgent,
     records: Sequence[Record],
     *,
-    last: Outcome | None,
+    state: State,
     kv: Sequence[KvRow],
     children: int,
     width: int,
@@ -133,13 +146,13 @@ def agent_lines(
     Args:
         stored: the agent.
         records: the end of its conversation, at least as many as `limit`.
-        last: how its last turn ended.
+        state: of `state_of`.
         kv: its own key-value store.
         children: how many agents are right below it.
         width: cells of a line.
         limit: lines, from 10; None for everything, texts whole.
     """
-    head = [_title(stored, width), *_state_lines(stored, last, kv, children, width)]
+    head = [_title(stored, width), *_state_lines(stored, state, kv, children, width)]
     first = stored.length - len(records)
     blocks = [_record_lines(first + n, record, width, limit is None) for n, record in enumerate(records)]
     if limit is None:
@@ -163,11 +176,9 @@ def _title(stored: StoredAgent, width: int) -> Text:
     return Text(crop(clean(stored.row.agent), width), style="bold")
 
 
-def _state_lines(
-    stored: StoredAgent, last: Outcome | None, kv: Sequence[KvRow], children: int, width: int
-) -> list[Text]:
+def _state_lines(stored: StoredAgent, state: State, kv: Sequence[KvRow], children: int, width: int) -> list[Text]:
     row = stored.row
-    look, doing = state_of(row, last)
+    look, doing = state
     facts = [
         f"{look.value}{': ' + doing if doing else ''}",
         f"mailbox {stored.intake.value}: {_queue(stored)}",

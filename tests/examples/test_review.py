@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from actors.ids import TreeId, turn_id
 from actors.models.script import Script
+from actors.models.script_steps import hang
 from actors.testing.chat_server import serve_chat
 from supervisor import open_supervisor
 from supervisor.store.sqlite import open_sqlite_reader
@@ -90,8 +92,8 @@ async def reviewed(folder: Path, *, model: object = None, parallel: int = 8, sto
 EXPECTED = f"""\
 | file | lines | findings | verdict |
 | --- | ---: | ---: | --- |
-| a\\|b.py | 5 | 0 | ok |
 | app.js | 3 | 2 | minor |
+| a\\|b.py | 5 | 0 | ok |
 | binary.py |  |  | skipped: binary |
 | empty.py |  |  | empty |
 | good.py | 5 | 0 | ok |
@@ -145,12 +147,12 @@ async def test_a_reviewer_that_fails_is_a_row(folder: Path, autojump_clock: trio
     """When a reviewer comes to no verdict, its row says why and all others are there."""
 
     def stubborn(request: object) -> object:
-        return "I'd rather not." if "bad.py" in str(request) else review.reviewer_says(request)
+        return "I'd rather not." if review.messages(request) == ["Review pkg/bad.py"] else review.reviewer_says(request)
 
     report = await reviewed(folder, model=Script({**review.SCRIPT, "reviewer": stubborn}))
     lines = report.text.splitlines()
     assert report.status == "done"
-    (row,) = (line for line in lines if "pkg/bad.py" in line)
+    (row,) = (line for line in lines if line.startswith("| pkg/bad.py"))
     assert row.startswith("| pkg/bad.py |  |  | not reviewed: ")
     assert "| pkg/deep/long.py | 455 | 0 | ok |" in lines
 
@@ -168,27 +170,27 @@ async def test_a_review_that_was_cut_off_goes_on(folder: Path, tmp_path: Path) -
     store = str(tmp_path / "review.db")
     asked: list[str] = []
 
-    def slow_at_third(request: Any) -> object:
+    stuck = trio.Event()
+
+    def stuck_after_six(request: Any) -> object:
         path = review.messages(request)[0]
         asked.append(path)
         if len(asked) > 6:
-            raise_cut.set()
+            stuck.set()
             return hang()
         return review.reviewer_says(request)
 
-    from actors.models.script_steps import hang  # noqa: PLC0415
-
-    raise_cut = trio.Event()
-
     async def first_try() -> None:
-        await reviewed(folder, store=store, parallel=2, model=Script({**review.SCRIPT, "reviewer": slow_at_third}))
+        await reviewed(folder, store=store, parallel=2, model=Script({**review.SCRIPT, "reviewer": stuck_after_six}))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(first_try)
-        await raise_cut.wait()
+        await stuck.wait()
         await trio.sleep(0.05)
         nursery.cancel_scope.cancel()
-    finished = {path for path in asked if asked.count(path) == 2}
+    async with open_sqlite_reader(store) as reader:
+        rows = await reader.tree_rows(TreeId("lead"))
+        finished = {f"Review {row.key}" for row in rows if await reader.outcome(turn_id(row.agent, 1))}
     again: list[str] = []
 
     def watched(request: Any) -> object:
@@ -197,10 +199,10 @@ async def test_a_review_that_was_cut_off_goes_on(folder: Path, tmp_path: Path) -
 
     report = await reviewed(folder, store=store, parallel=2, model=Script({**review.SCRIPT, "reviewer": watched}))
     assert report.text == EXPECTED
-    assert finished
+    assert len(finished) == 2
     assert not finished & set(again)
     async with open_sqlite_reader(store) as reader:
-        rows = await reader.tree_rows("lead")
+        rows = await reader.tree_rows(TreeId("lead"))
     assert len(rows) == 1 + 6  # nobody was started twice
 
 

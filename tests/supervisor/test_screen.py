@@ -178,7 +178,7 @@ def test_what_an_agent_does_follows_its_events() -> None:
     ("ended", "look", "doing"),
     [
         (outcome("lead", Status.DONE, text="Fine."), Look.DONE, "Fine."),
-        (outcome("lead", Status.DONE, output='{"file": "a.py", "lines": 3}'), Look.DONE, "a.py 3"),
+        (outcome("lead", Status.DONE, output='{"file": "a.py", "lines": 3}'), Look.DONE, "file a.py, lines 3"),
         (
             outcome("lead", Status.FAILED, failure=Failure("broken", "refused\nthere")),
             Look.FAILED,
@@ -436,7 +436,7 @@ def test_a_plain_log_says_what_matters() -> None:
         "    2.5s  lead  review_all 3/3  src/file_3.py",
         "    3.0s  lead  review_all error: it broke here",
         "    3.0s  lead  tries again in 1.5 s: 429",
-        "    4.0s  lead  done  Sum.  1,234 tokens",
+        "    4.0s  lead  done  1,234 tokens",
     ]
 
 

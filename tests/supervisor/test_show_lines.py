@@ -24,7 +24,8 @@ from actors.transcript import (
     TextBlock,
 )
 from actors.usage import Amounts, Usage
-from supervisor.show_lines import agent_lines, tree_lines
+from supervisor.screen_nodes import Look
+from supervisor.show_lines import State, agent_lines, state_of, tree_lines
 from supervisor.store.base import StoredAgent
 
 LEAD = AgentId("lead")
@@ -41,6 +42,11 @@ def row(path: str, **facts: object) -> AgentRow:
 def ended(path: str, status: Status = Status.DONE, **facts: object) -> Outcome:
     """How its last turn ended."""
     return Outcome(AgentId(path), RunId(f"{path}:r1"), TurnId(f"{path}:t1"), status, **facts)  # type: ignore[arg-type]
+
+
+def states(rows: list[tuple[AgentRow, Outcome | None]], *, owned: bool = True) -> list[tuple[AgentRow, State]]:
+    """Rows with their states."""
+    return [(one, state_of(one, last, owned=owned)) for one, last in rows]
 
 
 def conversation() -> list[Record]:
@@ -78,7 +84,7 @@ def stored(records: list[Record]) -> StoredAgent:
 
 def test_a_tree_shows_every_state() -> None:
     """Each agent has a line with its state and what it and all below it used."""
-    rows = [
+    rows: list[tuple[AgentRow, Outcome | None]] = [
         (row("lead", usage=Usage(fresh=10), open=OpenTurn(2, 1, step=3)), None),
         (row("lead/a", usage=Usage(fresh=100), spent=Amounts(cost=2 * 10**9)), ended("lead/a", text="Fine.")),
         (row("lead/a/deep", usage=Usage(fresh=1000)), ended("lead/a/deep", Status.FAILED, failure=Failure("x", "no"))),
@@ -86,7 +92,7 @@ def test_a_tree_shows_every_state() -> None:
         (row("lead/c", owes=True), None),
         (row("lead/d", turns=0), None),
     ]
-    assert [line.plain.rstrip() for line in tree_lines(rows, 80, 99)] == [
+    assert [line.plain.rstrip() for line in tree_lines(states(rows), 80, 99)] == [
         "● lead                                in turn 2, step 3            1.1k  $0.0020",
         "├─ ✓ a                                Fine.                        1.1k  $0.0020",
         "│  └─ ✗ deep                          failed: no                   1.0k",
@@ -97,24 +103,31 @@ def test_a_tree_shows_every_state() -> None:
     ]
 
 
+def test_an_open_turn_that_nobody_owns_was_cut_off() -> None:
+    """Where no process has the store, what was under way is shown as cut off; where one has, it is named."""
+    rows: list[tuple[AgentRow, Outcome | None]] = [(row("lead", open=OpenTurn(2, 1, step=3)), None)]
+    assert tree_lines(states(rows, owned=False), 80, 9)[0].plain.rstrip().endswith("cut off in turn 2, step 3")
+    assert tree_lines(states(rows), 80, 9, owner="process 7 (x)")[-1].plain.endswith("in use by process 7 (x)")
+
+
 def test_a_large_tree_fits_the_screen() -> None:
     """A thousand finished agents are counted, and the last of them shown."""
-    rows = [(row("lead"), ended("lead"))]
+    rows: list[tuple[AgentRow, Outcome | None]] = [(row("lead"), ended("lead"))]
     for n in range(1, 1001):
         path = child_path("lead", "kid", n)
         rows.append((row(path), ended(path)))
-    lines = [line.plain.rstrip() for line in tree_lines(rows, 80, 10)]
+    lines = [line.plain.rstrip() for line in tree_lines(states(rows), 80, 10)]
     assert len(lines) == 10
     assert lines[1] == "├─ ✓ kid: 993 done"
     assert lines[-2].startswith("└─ ✓ kid#1000")
-    assert len(tree_lines(rows, 80, 10_000)) == 1002
+    assert len(tree_lines(states(rows), 80, 10_000)) == 1002
 
 
 def test_one_agent_shows_state_and_conversation() -> None:
     """State first, then the conversation, with nothing in it that commands the terminal."""
     records = conversation()
     kv = [KvRow(LEAD, "agent", f"k{n}", str(n)) for n in range(7)]
-    lines = agent_lines(stored(records), records, last=ended("lead"), kv=kv, children=2, width=60, limit=40)
+    lines = agent_lines(stored(records), records, state=(Look.DONE, ""), kv=kv, children=2, width=60, limit=40)
     assert [line.plain for line in lines] == [
         "lead",
         "  done",
@@ -150,7 +163,7 @@ def test_one_agent_shows_state_and_conversation() -> None:
 def test_what_does_not_fit_is_the_beginning() -> None:
     """On a small screen the end of the conversation stands, and how much is missing is said."""
     records = conversation()
-    lines = agent_lines(stored(records), records, last=None, kv=[], children=0, width=60, limit=17)
+    lines = agent_lines(stored(records), records, state=(Look.DONE, ""), kv=[], children=0, width=60, limit=17)
     plain = [line.plain for line in lines]
     assert len(plain) <= 17
     assert plain[-1] == "     … 2 more lines"
@@ -160,7 +173,7 @@ def test_what_does_not_fit_is_the_beginning() -> None:
 def test_everything_is_whole() -> None:
     """With no limit every line of every text stands there."""
     records = conversation()
-    lines = agent_lines(stored(records), records, last=None, kv=[], children=0, width=10, limit=None)
+    lines = agent_lines(stored(records), records, state=(Look.DONE, ""), kv=[], children=0, width=10, limit=None)
     assert "Six." in [line.plain for line in lines]
     assert '{"path": "a.py", "first_line": 201}' in [line.plain for line in lines]
 
@@ -174,7 +187,7 @@ def test_any_text_fits(text: str, width: int, limit: int) -> None:
         ResultRecord(TURN, CallId("c"), "w", text, ResultStatus.OK, (Text(text),)),
     ]
     agent = StoredAgent(row("lead", key=text), Intake.OPEN, 3)
-    lines = agent_lines(agent, records, last=ended("lead", text=text), kv=[], children=0, width=width, limit=limit)
+    lines = agent_lines(agent, records, state=(Look.DONE, text and "x"), kv=[], children=0, width=width, limit=limit)
     assert len(lines) <= max(limit, 10)
     for line in lines:
         assert cell_len(line.plain) <= width
