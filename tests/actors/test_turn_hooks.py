@@ -1,0 +1,169 @@
+"""Hooks of a turn: where they are called, and what a failing one leaves behind."""
+
+from __future__ import annotations
+
+from actors.changes import Claim
+from actors.errors import Exhausted, Rejected, Unavailable, UsageError
+from actors.happenings import ResponseEnded
+from actors.messages import Status
+from actors.moves import (
+    Abandon,
+    Begin,
+    CallHook,
+    HookReturned,
+    Look,
+    Over,
+    Phase,
+    Point,
+)
+from actors.tools import toolbox
+from actors.transcript import ResultStatus
+from tests.actors.turnkit import (
+    USAGE,
+    Drive,
+    call,
+    look,
+    message,
+    spec,
+)
+
+
+def test_hooks_are_called_in_their_order_where_the_agent_has_them() -> None:
+    """Each point comes in its place, and those without a hook are passed over."""
+    drive = Drive(spec(Point.BEFORE_RUN, Point.BEFORE_TURN, Point.PREPARE, Point.BEFORE_REQUEST))
+    seen = []
+    drive.give(Begin(0.0))
+    while drive.all(CallHook):
+        seen.append(drive.last(CallHook).point)
+        drive.give(HookReturned(0.0))
+    drive.look(message("m"))
+    while drive.all(CallHook):
+        seen.append(drive.last(CallHook).point)
+        drive.give(HookReturned(0.0))
+    assert seen == [Point.BEFORE_RUN, Point.BEFORE_TURN, Point.PREPARE, Point.BEFORE_REQUEST]
+    assert drive.phase is Phase.ADMITTING
+
+
+def test_a_later_turn_has_no_before_run_hook() -> None:
+    """`before_run` belongs to the first turn of a run."""
+    drive = Drive(spec(Point.BEFORE_RUN, Point.BEFORE_TURN), new_run=False)
+    drive.give(Begin(0.0))
+    assert drive.last(CallHook).point is Point.BEFORE_TURN
+
+
+def test_the_tools_that_a_hook_chose_are_those_of_the_request() -> None:
+    """What `tools` chose stands for this request, also past the second look at the mailbox."""
+    drive = Drive(spec(Point.PREPARE))
+    drive.begin(message("m"))
+    drive.give(HookReturned(0.0, toolbox=toolbox([look])))
+    drive.admit()
+    drive.look(message("m"))
+    drive.reply(call("deploy"))
+    assert drive.state.pending[-1].content[0].text == "There is no tool 'deploy'. Tools: look."  # type: ignore[union-attr]
+
+
+def test_a_hook_that_decides_fails_the_turn_with_the_message_it_was_for() -> None:
+    """The failing hook's turn answers its message: FAILED, and the message is not there again for the next turn."""
+    drive = Drive(spec(Point.PREPARE))
+    drive.begin(message("m"))
+    drive.give(HookReturned(0.0, UsageError("no such prompt")))
+    assert drive.outcome_told.status is Status.FAILED
+    assert [claim.messages for claim in drive.wrote(Claim)] == [("m",)]
+    assert drive.shape == "Mn"
+
+
+def test_a_hook_that_fails_before_anything_is_taken_takes_it_first() -> None:
+    """A failing `before_run` guard answers a message, so that it does not fail in turn after turn without end."""
+    drive = Drive(spec(Point.BEFORE_RUN))
+    drive.give(Begin(0.0))
+    drive.give(HookReturned(0.0, UsageError("no")))
+    assert drive.last(Look).sends
+    drive.look(message("m"))
+    assert drive.outcome_told.status is Status.FAILED
+    assert drive.notes("failure") == ["The turn ended early: no"]
+    assert drive.shape == "Mn"
+
+
+def test_a_hook_that_fails_with_nothing_to_take_leaves_no_turn() -> None:
+    """Where the message was withdrawn meanwhile, nobody is there to be told."""
+    drive = Drive(spec(Point.BEFORE_RUN))
+    drive.give(Begin(0.0))
+    drive.give(HookReturned(0.0, UsageError("no")))
+    drive.look()
+    assert drive.over == Over()
+    assert drive.commits == []
+
+
+def test_a_hook_that_fails_while_an_answer_is_owed_fails_at_once() -> None:
+    """A later `prepare` hook's failure keeps the results that are there."""
+    drive = Drive(spec(Point.PREPARE))
+    drive.begin(message("m"))
+    drive.give(HookReturned(0.0))
+    drive.admit()
+    drive.look(message("m"))
+    drive.reply(call("look"))
+    drive.ends(0)
+    drive.look()
+    drive.give(HookReturned(0.0, UsageError("no")))
+    assert drive.outcome_told.status is Status.FAILED
+    assert drive.shape == "MRrn"
+    drive.check()
+
+
+def test_a_hooks_failure_is_typed() -> None:
+    """The outcome keeps the error's kind and facts."""
+    drive = Drive(spec(Point.PREPARE))
+    drive.begin(message("m"))
+    drive.give(HookReturned(0.0, Rejected("bad key", reason="auth")))
+    failure = drive.outcome_told.failure
+    assert failure is not None
+    assert (failure.kind, dict(failure.facts)["reason"]) == ("rejected", "auth")
+    assert not isinstance(failure, Exhausted)
+
+
+def seen() -> Drive:
+    """A turn whose response, with a call, an `after_response` hook is looking at."""
+    drive = Drive(spec(Point.AFTER_RESPONSE)).start()
+    drive.reply("text", call("look"))
+    assert drive.last(CallHook).point is Point.AFTER_RESPONSE
+    assert drive.state.ticket is None
+    return drive
+
+
+def test_a_response_is_taken_once_its_hook_has_seen_it() -> None:
+    """The batch is committed and started after the hook, with what it cost counted once."""
+    drive = seen()
+    drive.give(HookReturned(100.0))
+    assert len(drive.started) == 1
+    assert drive.written.usage == USAGE
+    assert drive.state.response is None
+
+
+def test_a_hook_that_refuses_a_response_keeps_it_with_its_calls_skipped() -> None:
+    """The turn fails on a valid conversation, and the response is paid for."""
+    drive = seen()
+    drive.give(HookReturned(100.0, UsageError("not like this")))
+    assert drive.outcome_told.status is Status.FAILED
+    assert drive.results == [ResultStatus.SKIPPED]
+    assert drive.shape == "MRrn"
+    assert drive.written.usage == USAGE
+    assert len(drive.told(ResponseEnded)) == 1
+    drive.check()
+
+
+def test_an_abort_while_a_hook_looks_at_a_response_keeps_it() -> None:
+    """Nothing of it runs, nothing of it is lost, and no ticket is given back that was used."""
+    drive = seen()
+    drive.cut()
+    assert drive.results == [ResultStatus.SKIPPED]
+    assert drive.all(Abandon) == []
+    assert drive.written.usage == USAGE
+    assert len(drive.told(ResponseEnded)) == 1
+    drive.check()
+
+
+def test_a_commit_that_fails_while_a_hook_looks_at_a_response_is_no_claim() -> None:
+    """A conflict there is the store's: the mailbox is not looked at with the response forgotten."""
+    drive = seen()
+    drive.fail(HookReturned(0.0, UsageError("no")), Unavailable("x"))
+    assert drive.over.suspended == "store"
