@@ -309,6 +309,29 @@ def test_an_id_that_comes_late_belongs_to_its_call() -> None:
     assert answer.blocks == (WireCall("made-up-0", "w", '{"a":1}'),)
 
 
+def test_p_index_an_id_that_was_seen_goes_before_its_index() -> None:
+    """A fragment that names its call goes there, at whatever index it comes; one without an id goes by index."""
+    answer = answer_of(
+        chunk({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "w", "arguments": '{"a":'}}]}),
+        chunk({"tool_calls": [{"index": 1, "id": "b", "function": {"name": "w", "arguments": '{"b":'}}]}),
+        chunk({"tool_calls": [{"index": 1, "id": "a", "function": {"arguments": "1}"}}]}),
+        chunk({"tool_calls": [{"index": 1, "function": {"arguments": "2}"}}]}, "stop"),
+    )
+    assert answer.blocks == (WireCall("a", "w", '{"a":1}'), WireCall("b", "w", '{"b":2}'))
+
+
+def test_chat_2_text_that_goes_on_behind_a_call_is_told_done_once() -> None:
+    """CHAT-2: all text is one block at the place where it began, and what was told done is not told again."""
+    told: list[Piece] = []
+    call = {"index": 0, "id": "a", "function": {"name": "w", "arguments": "{}"}}
+    answer = answer_of(
+        chunk({"content": "one "}), chunk({"tool_calls": [call]}), chunk({"content": "two"}, "stop"), told=told
+    )
+    assert answer.blocks == (TextBlock("one two"), WireCall("a", "w", "{}"))
+    done = [piece.block for piece in told if isinstance(piece, BlockDone)]
+    assert [block.text for block in done if isinstance(block, TextBlock)] == ["one ", "two"]
+
+
 def test_doubled_ids_in_a_whole_body_are_two_calls() -> None:
     """P-ID: each entry of a whole message is a call of its own."""
     entry = {"id": "same", "function": {"name": "w", "arguments": {"a": 1}}}
