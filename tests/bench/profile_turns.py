@@ -2,8 +2,9 @@
 
 `python tests/bench/profile_turns.py [memory|sqlite|floor] [--messages 500] [--sort tottime|ncalls|cumtime]` prints a
 table per model call. A profile makes functions look dear and built-ins cheap: trust the numbers of calls, and
-take times as a hint where to look. `--instructions` counts the processor's instructions per model call instead, under
-valgrind (twice, with and without the messages, so that the start is taken off); this figure has no noise.
+take times as a hint where to look. Two figures have no noise: `--opcodes` counts the bytecodes that each function runs
+itself on the Trio thread, and `--instructions` the processor's instructions in all, under valgrind (twice, with and
+without the messages, so that the start is taken off).
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import pstats
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -23,11 +26,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.bench.turn_work import CALLS_PER_MESSAGE, SUBJECTS
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType, FrameType
+
 ROOT = Path(__file__).resolve().parents[2]
 WARM = 3
 
 
-async def played(subject: str, messages: int, profile: cProfile.Profile | None) -> None:
+async def played(subject: str, messages: int, profile: cProfile.Profile | Opcodes | None) -> None:
     """One conversation."""
     async with SUBJECTS[subject]() as opened:
         say = await opened()
@@ -79,6 +86,52 @@ def shown(name: tuple[str, int, str]) -> str:
     return f"{short}:{line} {function}"
 
 
+class Opcodes:
+    """Counts the bytecodes that each function runs, and how often it is entered or resumed."""
+
+    def __init__(self) -> None:
+        self.ran: Counter[CodeType] = Counter()
+        self.entered: Counter[CodeType] = Counter()
+
+    def enable(self) -> None:
+        """Count from now on, in this thread."""
+        sys.settrace(self._call)
+
+    def disable(self) -> None:
+        """Stop."""
+        sys.settrace(None)
+
+    def _call(self, frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        self.entered[frame.f_code] += 1
+        code, ran = frame.f_code, self.ran
+
+        def inside(_frame: FrameType, event: str, _argument: object) -> Callable[..., Any]:
+            if event == "opcode":
+                ran[code] += 1
+            return inside
+
+        return inside
+
+    def table(self, calls: int, *, lines: int) -> str:
+        """The functions, per model call, and the files."""
+        whole = sum(self.ran.values())
+        text = [
+            f"per model call: {whole / calls:,.0f} bytecodes",
+            f"{'entered':>8} {'opcodes':>8} {'share':>6}  function",
+        ]
+        files: Counter[str] = Counter()
+        for number, (code, ran) in enumerate(self.ran.most_common()):
+            name = shown((code.co_filename, code.co_firstlineno, code.co_qualname))
+            files[name.partition(":")[0]] += ran
+            if number < lines:
+                share = ran / whole
+                text.append(f"{self.entered[code] / calls:8.2f} {ran / calls:8.1f} {share:6.1%}  {name}")
+        text.append("by file:")
+        text += [f"{'':8} {ran / calls:8.1f} {ran / whole:6.1%}  {file}" for file, ran in files.most_common(lines // 2)]
+        return "\n".join(text)
+
+
 def instructions(subject: str, messages: int) -> float:
     """Instructions per model call, by valgrind."""
     counts = []
@@ -106,12 +159,18 @@ def main() -> None:
     parser.add_argument("--messages", type=int)
     parser.add_argument("--sort", choices=("tottime", "ncalls", "cumtime"), default="tottime")
     parser.add_argument("--lines", type=int, default=45)
+    parser.add_argument("--opcodes", action="store_true", help="count bytecodes per function")
     parser.add_argument("--instructions", action="store_true", help="count instructions under valgrind")
     parser.add_argument("--plain", action="store_true", help="only play, for other tools to watch")
     options = parser.parse_args()
-    messages = options.messages or (100 if options.instructions else 500)
+    messages = options.messages or (100 if options.instructions or options.opcodes else 500)
     if options.instructions:
         print(f"{options.subject}: {instructions(options.subject, messages):,.0f} instructions per model call")
+        return
+    if options.opcodes:
+        opcodes = Opcodes()
+        trio.run(played, options.subject, messages, opcodes)
+        print(opcodes.table(messages * CALLS_PER_MESSAGE, lines=options.lines))
         return
     profile = None if options.plain else cProfile.Profile()
     trio.run(played, options.subject, messages, profile)
