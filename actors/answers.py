@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
@@ -54,9 +54,12 @@ def read(
                 calls.append(CallBlock(call_id(turn, step, len(calls)), wire_id, name, arguments, invalid))
             case ReasoningBlock():
                 reasoning.append(block)
-            case TextBlock(text=text):
-                if text:
-                    texts.append(block)
+            case TextBlock(text=""):
+                pass  # nothing was said
+            case TextBlock():
+                texts.append(block)
+            case _:
+                assert_never(block)
     record = ResponseRecord(turn, (*reasoning, *texts, *calls), stop, model, usage)
     return Reading(record, tuple(calls), tuple(twice))
 

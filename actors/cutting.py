@@ -106,7 +106,8 @@ def commit_failed(state: TurnState, event: CommitFailed) -> Step:
     if running:
         actions.append(CancelCalls(running))
     reason = "fenced" if isinstance(event.error, Fenced) else "store"
-    return Step(evolve(state, phase=Phase.OVER), (), (*actions, Over(reason, None, failure_of(event.error))))
+    after = evolve(state, phase=Phase.OVER, ticket=None, calls=())
+    return Step(after, (), (*actions, Over(reason, None, failure_of(event.error))))
 
 
 _CLAIMING: Final = frozenset({Phase.HOOK, Phase.LOOKING, Phase.ADMITTING})

@@ -199,5 +199,5 @@ def suspended(
 ) -> Step:
     """The step that leaves the turn open for the next owner."""
     abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
-    after = evolve(state, phase=Phase.OVER, ticket=None)
+    after = evolve(state, phase=Phase.OVER, ticket=None, calls=())
     return Step(after, commit, (*before, *abandon, Over(reason, told)), records)

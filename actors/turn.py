@@ -316,7 +316,8 @@ def _responded(state: TurnState, event: Responded) -> Step:
     """A whole response came; hooks may see it before it is committed. Its cost counts from now on (REQ-7)."""
     served = event.served
     state = evolve(state, ticket=None)
-    state = ending.account(state, served.usage, event.spent, cost_known=served.cost is not None)
+    spent = event.spent + Amounts(tool_calls=event.granted) if event.granted else event.spent
+    state = ending.account(state, served.usage, spent, cost_known=served.cost is not None)
     if Point.AFTER_RESPONSE in state.spec.hooks:
         waiting = evolve(state, phase=Phase.HOOK, then=Point.AFTER_RESPONSE, response=event)
         return Step(waiting, (), (CallHook(Point.AFTER_RESPONSE),))
@@ -410,9 +411,8 @@ def _batch(state: TurnState, calls: tuple[CallView, ...], event: Responded, tell
     running = sum(call.state is CallState.PLANNED for call in calls)
     rows = 0 if running else state.invalid_rows + 1
     row = state.row
-    charged = running if event.granted is None else event.granted  # what the budget was charged, so that both agree
-    if charged:
-        counted = Amounts(tool_calls=charged)
+    if running and event.granted is None:
+        counted = Amounts(tool_calls=running)
         row = evolve(row, spent=row.spent + counted, run_spent=row.run_spent + counted)
     state = evolve(state, row=row, calls=calls, phase=Phase.RUNNING, invalid_rows=rows, owed=True)
     if state.last_chance is not None:
