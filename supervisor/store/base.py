@@ -164,7 +164,7 @@ class Store(Reader, Protocol):
         """Write a change set, all or none.
 
         Args:
-            change_set: what to write. It is checked and encoded before this first yields.
+            change_set: what to write.
 
         Returns:
             What each operation returns, in order.

@@ -17,7 +17,7 @@ from actors.errors import Unavailable
 from .base import PAGE, StoreStatistics
 from .sqlite_file import Owner, open_reader, open_writer, resolved
 from .sqlite_reads import Reads
-from .sqlite_rows import Compiled, compiled, owning
+from .sqlite_rows import Own
 from .sqlite_thread import Thread
 from .sqlite_writer import Writer
 
@@ -147,34 +147,35 @@ def _each(reads: list[Callable[[], Any]]) -> list[Result]:
 class SqliteStore(SqliteReader):
     """A `Store` in a SQLite file; the same invariants as `Store`.
 
-    Rows are encoded on the caller's side: the disk's flush, in which the writer's thread leaves Python alone, is then
-    used for it, and a row that cannot be written fails its caller alone.
+    Rows are encoded in the writer's thread, before the group's transaction. With a hundred callers that carries out
+    a tenth to a half more sets a second than encoding on the caller's side: the two threads then do not contend for
+    Python, and groups are larger.
     """
 
     def __init__(self, writer: Writer, reads: Reads, *, inline: bool) -> None:
         super().__init__(reads, inline=inline)
         self._writer = writer
-        self._writes: Thread[Compiled] | None = (
+        self._writes: Thread[ChangeSet | Own] | None = (
             None if inline else Thread("callboard-writes", writer.write, last=writer.close)
         )
 
     async def commit(self, change_set: ChangeSet) -> Values:
         """Write a change set, as `Store.commit`."""
-        return await self._write(compiled(change_set))
+        return await self._write(change_set)
 
     def commit_nowait(self, change_set: ChangeSet) -> Values:
         """Write a change set from synchronous code; for a store opened with `inline=True` only."""
         self._check_open()
         assert self._inline, "commit_nowait would block the event loop: open the store with inline=True"
-        return cast("Values", self._writer.write([compiled(change_set)])[0].unwrap())
+        return cast("Values", self._writer.write([change_set])[0].unwrap())
 
     async def own(self, tree: TreeId) -> int:
         """Take ownership of a tree, as `Store.own`."""
-        (epoch,) = await self._write(owning(tree))
+        (epoch,) = await self._write(Own(tree))
         assert isinstance(epoch, int)
         return epoch
 
-    async def _write(self, one: Compiled) -> Values:
+    async def _write(self, one: ChangeSet | Own) -> Values:
         self._check_open()
         if self._writes is not None:
             return cast("Values", await self._writes.do(one))

@@ -1,8 +1,8 @@
-"""A change set as SQL: encoded where it is given, carried out where the connection is.
+"""A change set as SQL: checked and encoded first, then carried out.
 
-`compiled` checks and encodes a set on the caller's side, so that a row that cannot be written fails its caller
-alone, and the database is locked only while statements run. Each step then looks at what it finds and either writes
-or raises; it is undone by the savepoint that its set runs in (STORE-1).
+`compiled` does the first before the group's transaction begins, so that the database is locked only while statements
+run. Each step then looks at what it finds and either writes or raises; it is undone by the savepoint that its set
+runs in (STORE-1).
 """
 
 from __future__ import annotations
@@ -41,6 +41,13 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen
+class Own:
+    """Take ownership of a tree: a set of its own kind, whose one value is the new epoch (SUP-6)."""
+
+    tree: str
+
+
+@attrs.frozen
 class Compiled:
     """A change set, checked and encoded.
 
@@ -55,23 +62,20 @@ class Compiled:
     owns: bool = False
 
 
-def owning(tree: str) -> Compiled:
-    """The set that takes ownership of a tree; its one value is the new epoch (SUP-6)."""
-    return Compiled(tree, None, ((_do_own, (tree,)),), owns=True)
-
-
 def _do_own(db: apsw.Cursor, tree: str) -> int:
     sql = "INSERT INTO trees VALUES (?, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
     epoch: int = ask(db, sql, (tree,))[0][0]
     return epoch
 
 
-def compiled(change_set: ChangeSet) -> Compiled:
+def compiled(change_set: ChangeSet | Own) -> Compiled:
     """Check and encode a change set.
 
     Raises:
         UsageError: it breaks the rules of change sets.
     """
+    if isinstance(change_set, Own):
+        return Compiled(change_set.tree, None, ((_do_own, (change_set.tree,)),), owns=True)
     checks.check(change_set)
     at = (change_set.tree, change_set.epoch or 0)
     steps = tuple([_COMPILE[type(operation)](operation, at) for operation in change_set.operations])

@@ -15,14 +15,14 @@ import outcome
 from actors.errors import CallboardError, Corrupt, InternalError, StoreError, Unavailable, UsageError
 
 from . import checks
+from .sqlite_rows import Compiled, Own, compiled
 from .sqlite_steps import ask
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actors.changes import Values
+    from actors.changes import ChangeSet, Values
 
-    from .sqlite_rows import Compiled
     from .sqlite_thread import Result
 
 _OF_THE_DISK: Final = (
@@ -76,27 +76,38 @@ class Writer:
         self.flushes = 0
         self.bytes_encoded = 0
 
-    def write(self, group: Sequence[Compiled]) -> list[Result]:
+    def write(self, group: Sequence[ChangeSet | Own]) -> list[Result]:
         """Carry out change sets, each all or none, with one flush; the outcome of each, in order."""
         if self._broken is not None:
             return [outcome.Error(Unavailable(self._broken)) for _ in group]
+        plans = [self._plan(one) for one in group]
         committing = False
         try:
             self._cursor.execute("BEGIN IMMEDIATE")
             epochs: dict[str, int | None] = {}
-            results = [self._carry_out(one, epochs) for one in group]
+            results = [self._carry_out(plan, epochs) if isinstance(plan, Compiled) else plan for plan in plans]
             committing = True
             self._cursor.execute("COMMIT")
         except BaseException as error:  # noqa: BLE001 - whatever it is, every waiter is told: none may wait for ever
             self._roll_back(committing=committing, error=error)
             self.refused += len(group)
             return [outcome.Error(self._told(error)) for _ in group]
-        done = [one.size for one, result in zip(group, results, strict=True) if type(result) is outcome.Value]
+        done = [
+            plan.size
+            for plan, result in zip(plans, results, strict=True)
+            if isinstance(plan, Compiled) and isinstance(result, outcome.Value)
+        ]
         self.commits += len(done)
         self.refused += len(group) - len(done)
         self.bytes_encoded += sum(done)
         self.flushes += bool(done)  # where every set was refused there is nothing to flush
         return results
+
+    def _plan(self, one: ChangeSet | Own) -> Compiled | outcome.Error:
+        try:
+            return compiled(one)
+        except Exception as error:  # noqa: BLE001 - a set that cannot be encoded fails its caller alone
+            return outcome.Error(self._refused(error))
 
     def _carry_out(self, one: Compiled, epochs: dict[str, int | None]) -> Result:
         cursor = self._cursor

@@ -46,6 +46,7 @@ async def check_order(store: Store) -> None:
     assert together == (Placed(MessageId("z"), 5), Placed(MessageId("a"), 6))
     await hand.refuses(Conflict, Enqueue(envelope("new"), ROOMY), Enqueue(envelope("a"), ROOMY))
     await hand.refuses(UnknownPath, Enqueue(envelope("m", to="lead/nobody"), ROOMY))
+    await hand.refuses(UsageError, Enqueue(envelope("m", to=""), ROOMY))
     assert [name for name, _ in await hand.waiting()] == ["m-1", "m-2", "m-3", "m-4", "z", "a"]
     view = await store.message_state(MessageId("m-2"))
     assert view is not None

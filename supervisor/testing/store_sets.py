@@ -70,6 +70,7 @@ async def check_conditions(store: Store) -> None:
     await hand.refuses(Conflict, Bump("n", bound=5))
     assert await hand.anyone(Bump("n", -5), Bump("n", 0)) == (0, 0)
     await hand.refuses(UsageError, Bump("n", 2**63 - 1), Bump("n", 1))
+    await hand.refuses(UsageError, Bump("n", 2**63))
 
 
 async def check_whole(store: Store) -> None:

@@ -249,6 +249,12 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
         process.stdin.close()
 
 
+async def test_a_lock_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """Where the lock cannot stand the store is not opened."""
+    (tmp_path / "agents.db-owner").mkdir()
+    await refused(tmp_path / "agents.db", Unavailable, "cannot be locked")
+
+
 async def test_a_failed_opening_frees_the_lock(tmp_path: Path) -> None:
     """What could not be opened can be opened once it is mended."""
     path = tmp_path / "agents.db"

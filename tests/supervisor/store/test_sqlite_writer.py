@@ -23,16 +23,18 @@ from actors.changes import (
     OutcomeRow,
     Placed,
     Put,
+    Require,
 )
 from actors.content import Text
-from actors.errors import Conflict, Corrupt, Fenced, InternalError, Unavailable, UsageError
+from actors.errors import Conflict, Corrupt, Fenced, InternalError, OwnedElsewhere, Unavailable, UsageError
 from actors.ids import AgentId, MessageId, TreeId, call_id, run_id, turn_id
 from actors.messages import Envelope, Lane, LaneBound, Outcome, Status
 from actors.transcript import NoteRecord
+from supervisor.store import sqlite
 from supervisor.store.sqlite import SqliteStore, open_sqlite_store
 from supervisor.store.sqlite_file import open_reader, open_writer
 from supervisor.store.sqlite_reads import Reads
-from supervisor.store.sqlite_rows import Compiled, compiled, owning
+from supervisor.store.sqlite_rows import Own
 from supervisor.store.sqlite_writer import Writer
 
 if TYPE_CHECKING:
@@ -47,6 +49,24 @@ def count(counter: str = "n", bound: int | None = None) -> ChangeSet:
     return ChangeSet(TREE, None, (Bump(counter, bound=bound),))
 
 
+class Comparing:
+    """Something that calls a function when it is compared, inside of a set."""
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+
+    def __eq__(self, other: object) -> bool:
+        self._function()
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def comparing(function: Callable[[], object]) -> ChangeSet:
+    """A set that calls a function, and then fails; the agent `lead` must be there."""
+    return ChangeSet(TREE, None, (Bump("looked"), Require(AgentRow, (LEAD,), "turns", Comparing(function))))
+
+
 def big(size: int) -> ChangeSet:
     """A set that writes so many bytes."""
     envelope = Envelope(MessageId(f"m-{size}"), LEAD, Lane.SEND, (Text("x" * size),))
@@ -57,17 +77,16 @@ def big(size: int) -> ChangeSet:
 def writer(tmp_path: Path) -> Iterator[Writer]:
     """A writer of a store with the agent `lead` in it."""
     found = Writer("agents.db", open_writer(tmp_path / "agents.db"))
-    epoch = found.write([owning(TREE)])[0].unwrap()[0]
+    epoch = found.write([Own(TREE)])[0].unwrap()[0]
     put = ChangeSet(TREE, epoch, (Put(AgentRow(LEAD, "", "lead", "d"), fresh=True),))
-    found.write([compiled(put)])[0].unwrap()
+    found.write([put])[0].unwrap()
     yield found
     found.close()
 
 
-def outcomes(writer: Writer, *sets: ChangeSet | Compiled) -> list[Any]:
+def outcomes(writer: Writer, *sets: ChangeSet | Own) -> list[Any]:
     """What each set of one group comes to: its values, or its error."""
-    group = [one if isinstance(one, Compiled) else compiled(one) for one in sets]
-    results = writer.write(group)
+    results = writer.write(sets)
     assert not writer._db.in_transaction  # WRITER-1
     return [result.value if hasattr(result, "value") else result.error for result in results]
 
@@ -88,7 +107,7 @@ def test_a_group_is_one_flush_and_a_failed_set_holds_up_no_other(writer: Writer)
 def test_sup_6_a_new_epoch_is_in_force_within_its_group(writer: Writer) -> None:
     """What an old owner queued behind the new one's take-over is fenced off."""
     old = ChangeSet(TREE, 1, (Bump("n"),))
-    found = outcomes(writer, old, owning(TREE), old, ChangeSet(TREE, 2, (Bump("n"),)))
+    found = outcomes(writer, old, Own(TREE), old, ChangeSet(TREE, 2, (Bump("n"),)))
     assert [found[0], found[1], found[3]] == [(1,), (2,), (2,)]
     assert isinstance(found[2], Fenced)
 
@@ -104,10 +123,12 @@ def test_the_group_is_written_before_anyone_is_told(writer: Writer, tmp_path: Pa
 def test_our_own_bug_fails_its_set_alone(writer: Writer) -> None:
     """An unexpected exception is told as ours, and the others of the group are written."""
 
-    def bug(_: apsw.Cursor) -> None:
+    def bug() -> None:
         raise ZeroDivisionError
 
-    found = outcomes(writer, count(), Compiled(TREE, None, ((bug, ()),)), count())
+    nonsense = ChangeSet(TREE, 1, ("nonsense",))  # type: ignore[arg-type]
+    found = outcomes(writer, count(), comparing(bug), count(), nonsense)
+    assert isinstance(found[3], InternalError)
     assert [found[0], found[2]] == [(1,), (2,)]
     assert isinstance(found[1], InternalError)
     assert "ZeroDivisionError" in str(found[1])
@@ -123,7 +144,7 @@ def test_a_key_that_utf8_cannot_hold_is_a_usage_error(writer: Writer) -> None:
 def test_every_row_has_the_tree_and_the_epoch_of_its_set(writer: Writer) -> None:
     """What a row says of who wrote it; a message to another tree is nobody's, as is what anyone sends."""
     other = AgentId("other")
-    outcomes(writer, owning(TREE), owning(TREE), owning(TreeId(other)))
+    outcomes(writer, Own(TREE), Own(TREE), Own(TreeId(other)))
     turn, call = turn_id(LEAD, 1), call_id(turn_id(LEAD, 1), 1, 0)
     ended = Outcome(LEAD, run_id(LEAD, 1), turn, Status.DONE)
     outcomes(
@@ -191,6 +212,21 @@ def test_rec_2_finding_work_costs_what_is_found(writer: Writer, tmp_path: Path) 
     after = [steps(Reads.agents_with_work), steps(lambda reads: reads.load_agent(worker))]
     assert before == after
     assert before[0][0] == (worker,)
+
+
+async def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of an inline commit takes it back and comes out as itself."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    async with open_sqlite_store(tmp_path / "agents.db", owner="tests", inline=True) as store:
+        await make_lead(store)
+        with pytest.raises(KeyboardInterrupt):
+            store.commit_nowait(comparing(interrupt))
+        assert store.commit_nowait(count("looked")) == (1,)
+        assert repr(store) == f"<SqliteStore {store.id}>"
+    assert repr(store) == f"<SqliteStore {store.id} closed>"
 
 
 # -- failing disks -----------------------------------------------------------------------------------------------
@@ -300,7 +336,7 @@ def test_a_damaged_page_is_told_and_never_served(tmp_path: Path) -> None:
     path = tmp_path / "agents.db"
     db = open_writer(path)
     writer = Writer("agents.db", db)
-    epoch = writer.write([owning(TREE)])[0].unwrap()[0]
+    epoch = writer.write([Own(TREE)])[0].unwrap()[0]
     row = Put(AgentRow(LEAD, "", "lead", "d"), fresh=True)
     note = NoteRecord(turn_id(LEAD, 1), "notice", "findable")
     outcomes(writer, ChangeSet(TREE, epoch, (row, Append(LEAD, 0, (note,)))))
@@ -339,14 +375,18 @@ async def test_acc_2_many_callers_share_flushes(tmp_path: Path) -> None:
         assert 500 / 128 <= statistics.flushes < 250
 
 
-def hold_up(store: SqliteStore, gate: threading.Event) -> Callable[..., None]:
+async def make_lead(store: SqliteStore) -> None:
+    """Make the agent `lead`."""
+    epoch = await store.own(TREE)
+    await store.commit(ChangeSet(TREE, epoch, (Put(AgentRow(LEAD, "", "lead", "d"), fresh=True),)))
+
+
+def hold_up(store: SqliteStore, gate: threading.Event) -> Callable[[trio.Nursery], None]:
     """Keep the writing thread in a set until the gate is opened."""
-    assert store._writes is not None
-    step = Compiled(TREE, None, ((lambda _: gate.wait() and None, ()),))
 
     async def hold() -> None:
-        assert store._writes is not None
-        await store._writes.do(step)
+        with pytest.raises(Conflict):
+            await store.commit(comparing(gate.wait))
 
     return lambda nursery: nursery.start_soon(hold)
 
@@ -355,6 +395,7 @@ async def test_acc_2_a_cancelled_waiter_gets_its_value(tmp_path: Path) -> None:
     """Cancelled while its set waits for the disk, a caller still learns that it was written, and only then stops."""
     async with open_sqlite_store(tmp_path / "agents.db", owner="tests") as store, trio.open_nursery() as nursery:
         gate = threading.Event()
+        await make_lead(store)
         hold_up(store, gate)(nursery)
         values: list[object] = []
         scope, told = trio.CancelScope(), trio.Event()
@@ -382,6 +423,7 @@ async def test_reads_do_not_wait_for_commits_and_can_be_given_up(tmp_path: Path)
     """While the writer is held up a read answers; a read that is held up itself ends with its cancellation."""
     async with open_sqlite_store(tmp_path / "agents.db", owner="tests") as store, trio.open_nursery() as nursery:
         gate = threading.Event()
+        await make_lead(store)
         hold_up(store, gate)(nursery)
         try:
             assert await store.agents_with_work() == ()
@@ -412,6 +454,7 @@ async def test_closing_finishes_what_was_asked_for(tmp_path: Path) -> None:
             found.append((await store.commit(count()))[0])
 
         gate = threading.Event()
+        await make_lead(store)
         hold_up(store, gate)(nursery)
         for _ in range(20):
             nursery.start_soon(one)
@@ -427,3 +470,24 @@ async def test_closing_finishes_what_was_asked_for(tmp_path: Path) -> None:
     assert not {name for name in names if name.startswith("callboard-")}
     async with open_sqlite_store(path, owner="tests", inline=True) as store:
         assert await store.commit(count()) == (21,)
+
+
+async def test_a_disk_that_does_not_answer_keeps_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close that waits too long says so, and no other process gets a store that is still written to."""
+    monkeypatch.setattr(sqlite, "CLOSE_S", 0.05)
+    path, gate = tmp_path / "agents.db", threading.Event()
+    manager = open_sqlite_store(path, owner="tests")
+    store = await manager.__aenter__()
+    try:
+        await make_lead(store)
+        async with trio.open_nursery() as nursery:
+            hold_up(store, gate)(nursery)
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(Unavailable, match="has not answered for 0 s; it is still locked"):
+                await manager.__aexit__(None, None, None)
+            with pytest.raises(OwnedElsewhere):
+                await open_sqlite_store(path, owner="tests").__aenter__()
+            gate.set()
+    finally:
+        gate.set()
+        await store.close()
