@@ -316,7 +316,9 @@ class TurnLoop:
             self._inbox.appendleft(MustWait(host.now()))
             return
         try:
-            ticket = host.gate.admit_nowait(host.agent, host.models, size, wrap_up=action.wrap_up)
+            ticket = host.gate.admit_nowait(
+                host.agent, host.models, size, wrap_up=action.wrap_up, limits=self.state.spec.limits
+            )
         except (BudgetError, UsageError, ProviderError) as error:
             self._inbox.appendleft(NotAdmitted(host.now(), error))
             return
@@ -330,7 +332,9 @@ class TurnLoop:
         with self._waiting:
             await host.settle_left_behind()  # REQ-2
             try:
-                ticket = await host.gate.admit(host.agent, host.models, size, wrap_up=wrap_up)
+                ticket = await host.gate.admit(
+                    host.agent, host.models, size, wrap_up=wrap_up, limits=self.state.spec.limits
+                )
             except (BudgetError, UsageError, ProviderError) as error:
                 self._answer(generation, NotAdmitted(host.now(), error))
                 return

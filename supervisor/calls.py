@@ -17,7 +17,7 @@ from actors.transcript import Conversation
 from .starting import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from actors.agent import Agent
     from actors.budget import Budget
@@ -67,6 +67,9 @@ class Calls:
             values = {"call": outcome.call, "name": call.block.name, "text": beginning(outcome, EVENT_CHARS)}
             self.tell(ToolLate, values)
 
+        left = [other for other in self._still_running() if _share(other.call, call)]
+        if left:
+            around = _behind(left, around)
         context = Context(self, call.block.id, call.block.name)
         self._parts.runner.start(running, context, self._limit_chars, deliver=delivered, late=late, around=around)
 
@@ -113,6 +116,21 @@ class Calls:
             self.stuck[block.id] = running
             self.tell(ToolStuck, {"call": block.id, "name": block.name, "stack": running.stack()})
 
+    def _still_running(self) -> tuple[Running, ...]:
+        """Calls that were given up as stuck and run still: they keep their resource keys (REQ-2)."""
+        if self.stuck:
+            self.stuck = {call: running for call, running in self.stuck.items() if not running.done.is_set()}
+        return tuple(self.stuck.values())
+
+    def notes(self) -> tuple[str, ...]:
+        """What the model is told of calls that still run (REQ-2)."""
+        if not self.stuck:
+            return ()
+        return tuple(
+            f"The call {running.call.block.name} ({running.call.block.wire_id}), aborted before, still runs."
+            for running in self._still_running()
+        )
+
     # -- what a context asks ---------------------------------------------------------------------------------------
 
     @property
@@ -157,3 +175,19 @@ class Calls:
     def tell_progress(self, values: dict[str, object]) -> None:
         """A call's progress."""
         self.tell(ToolProgress, values)
+
+
+def _share(one: CallView, other: CallView) -> bool:
+    """Whether two calls must not run side by side (TOL-4)."""
+    return one.exclusive or other.exclusive or not set(one.keys).isdisjoint(other.keys)
+
+
+def _behind(left: Sequence[Running], around: Around | None) -> Around:
+    """A call's wrapper that first waits for calls that hold its resource keys."""
+
+    async def wrapper(run: Callable[[], Awaitable[object]]) -> object:
+        for running in left:
+            await running.done.wait()
+        return await (run() if around is None else around(run))
+
+    return wrapper

@@ -118,6 +118,7 @@ class Services:
             output=output.offer if output is not None else None,
             effort=self._agent.effort,
             tier=self._agent.tier,
+            notes=self._calls.notes(),
         )
 
     def grant_calls(self, count: int) -> int:

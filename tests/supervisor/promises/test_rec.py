@@ -1,0 +1,105 @@
+"""REC: recovery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors import Script, call, tool
+from supervisor.store.faults import FaultyStore
+from tests.supervisor.promises.world import agent, check, quiet, texts
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+    from actors.ports import ModelRequest
+    from supervisor.store.base import Store
+    from tests.supervisor.promises.world import World
+
+
+async def test_rec_1_whether_a_response_is_owed_is_read_from_the_last_durable_record(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """Cut off before each commit in turn, a restart asks the model where the last record owes an answer, else not."""
+
+    @tool(effect="pure")
+    async def add(a: int) -> int:
+        """Add."""
+        return a
+
+    async def life(at: int, forever: bool) -> tuple[list[str], int]:  # noqa: FBT001 - two words of one fault
+        name = f"a{at}"
+        spec = agent(name, tools=[add])
+        script = {name: [call("add", a=1), "answer"]}
+        faulty: list[FaultyStore] = []
+
+        def wrap(store: Store) -> Store:
+            faulty.append(FaultyStore(store, at=0))
+            return faulty[0]
+
+        async with world.open(script, wrap=wrap) as sup:
+            ref = await sup.start(spec)
+            faulty[0].commits = 0
+            faulty[0]._at, faulty[0]._forever = at, forever
+            try:
+                await ref.send("go")
+            except Exception:  # noqa: BLE001 - whatever the first commit's failure is
+                return [], 0
+            await quiet()
+            hit = faulty[0].faults
+            before = texts(await ref.transcript())
+        asked: list[ModelRequest] = []
+
+        def answer(request: ModelRequest) -> object:
+            asked.append(request)
+            return "answer" if request.window.responses else call("add", a=1)
+
+        async with world.open(Script({name: answer}), agents=[spec]) as sup:
+            resumed = await sup.resume()
+            for ref in resumed:
+                await ref.wait_idle()
+            assert texts(await (await sup.find(name)).transcript()) == ["<go", "> add()", "=ok:1", ">answer"]
+            await check(sup.store)
+        owes = {0: 2, 1: 2, 2: 1, 3: 1, 4: 0}
+        assert len(asked) == owes[len(before)], before
+        return before, hit
+
+    for at in range(1, 20):
+        before, hit = await life(at, forever=True)
+        if not hit and before:
+            break
+    else:
+        raise AssertionError("it was never left in peace")  # noqa: EM101 - a test
+    assert at > 3
+
+
+async def test_rec_2_finding_the_work_is_one_read_for_the_whole_store(world: World, autojump_clock: MockClock) -> None:
+    """Among many idle agents `resume` makes one read for all, and loads only the agents that have work."""
+    spec = agent()
+    async with world.open({"a": lambda _: "ok"}) as sup:
+        for _ in range(30):
+            await sup.start(spec, "x")
+        busy = await sup.start(spec, "x")
+        await quiet()
+        sup.suspend()
+        await busy.send("left over")
+    reads: list[str] = []
+    async with world.open({"a": lambda _: "ok"}, agents=[spec]) as sup:
+        for name in ("load_agent", "read_records", "agents_with_work", "tree_rows", "messages", "outcome"):
+            _count(world.spy, name, reads)
+        (found,) = await sup.resume()
+        assert found.path == busy.path
+        await found.wait_idle()
+        assert reads.count("agents_with_work") == 1
+        assert reads.count("load_agent") == 1
+        assert reads.count("read_records") == 1
+
+
+def _count(spy: object, name: str, reads: list[str]) -> None:
+    """Note each call of a read."""
+    original = getattr(spy, name)
+
+    async def counted(*args: object, **kwargs: object) -> object:
+        reads.append(name)
+        return await original(*args, **kwargs)
+
+    setattr(spy, name, counted)
