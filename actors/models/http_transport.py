@@ -115,7 +115,8 @@ class PoolTransport(httpx.AsyncBaseTransport):
             response = await connection.handle_async_request(sent)
         except BaseException:  # cancellation too: what was half sent is never used again
             self.in_use -= 1
-            await close(connection)
+            with trio.move_on_after(CLOSE_S, shield=True):
+                await connection.aclose()
             raise
         body = _Body(self, place, connection, cast("_Closable", response.stream))
         return httpx.Response(response.status, headers=response.headers, stream=body, extensions=response.extensions)
@@ -194,10 +195,11 @@ class _Body(httpx.AsyncByteStream):
         if self._closed:
             return
         self._closed = True
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_S):
-            try:
+        try:
+            with trio.move_on_after(CLOSE_S, shield=True):
                 await self._stream.aclose()
-            finally:
+        finally:
+            with trio.move_on_after(CLOSE_S, shield=True):
                 await self._pool.give_back(self._place, self._connection)
 
 
@@ -210,7 +212,7 @@ class _Closable(Protocol):
 
 async def close(connection: httpcore.AsyncHTTPConnection) -> None:
     """Close a connection, within a time limit, whatever is cancelled."""
-    with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_S):
+    with trio.move_on_after(CLOSE_S, shield=True):
         await connection.aclose()
 
 

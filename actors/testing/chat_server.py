@@ -102,12 +102,13 @@ class ChatServer:
         connections: how many are open. opened: how many there ever were.
     """
 
-    __slots__ = ("_faults", "_key", "_model", "connections", "journal", "opened", "url")
+    __slots__ = ("_faults", "_key", "_left", "_model", "connections", "journal", "opened", "url")
 
     def __init__(self, model: Model, url: str, key: str | None) -> None:
         self._model = model
         self._key = key
         self._faults: deque[Fault | None] = deque()
+        self._left = trio.lowlevel.ParkingLot()
         self.url = url
         self.journal: list[Exchange] = []
         self.connections = 0
@@ -134,6 +135,13 @@ class ChatServer:
             pass  # a client may go at any time
         finally:
             self.connections -= 1
+            self._left.unpark_all()
+
+    async def wait_unused(self) -> None:
+        """Wait until no connection is open."""
+        while self.connections:
+            await self._left.park()
+        await trio.lowlevel.checkpoint()
 
     async def _exchange(self, line: _Line) -> bool:
         came = await line.request()
@@ -189,14 +197,16 @@ class _Answering:
     async def run(self) -> None:
         """Ask the model and send what it says."""
         send, receive = trio.open_memory_channel[bytes](float("inf"))  # the model's emit never blocks
+        cut = False
         writer = ChunkWriter(self._asked.request.model, len(self._came.request_id))
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ask, writer, send)
             async for data in receive:
                 if not await self._send(data):
+                    cut = True
                     nursery.cancel_scope.cancel()
-                    return
-        if not self._came.whole:
+                    break
+        if not cut and not self._came.whole:
             if not self._came.status:
                 await self._line.begin(self._came, 200, _SSE)
             await self._line.end()
@@ -358,7 +368,7 @@ async def serve_chat(model: Model, *, key: str | None = None) -> AsyncIterator[C
     server = ChatServer(model, f"http://127.0.0.1:{port}/v1", key)
     failed: Exception | None = None
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(trio.serve_listeners, server.handle, listeners)
+        await nursery.start(trio.serve_listeners, server.handle, listeners)
         try:
             yield server
         except Exception as error:  # noqa: BLE001 - the block's own error leaves as it is, not wrapped in a group of ours

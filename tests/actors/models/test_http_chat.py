@@ -242,8 +242,7 @@ async def test_a_stall_is_ended_by_its_deadline_and_closes_the_connection() -> N
             nursery.cancel_scope.cancel()
         assert (pool.in_use, pool.idle) == (0, 0)
         with trio.fail_after(10):
-            while server.connections:
-                await trio.lowlevel.checkpoint()
+            await server.wait_unused()
 
 
 # -- keys ----------------------------------------------------------------------------------------------------------
@@ -419,8 +418,7 @@ async def cancel_many(count: int, *, side_by_side: int) -> None:
             assert outcomes["whole"] > 0, outcomes
         assert pool.idle == 0
         with trio.fail_after(10):
-            while server.connections:
-                await trio.lowlevel.checkpoint()
+            await server.wait_unused()
         gc.collect()  # what is left to the collector would warn here, and warnings are errors
         assert open_files() == before
 
