@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import attrs
 import trio
 
-from actors import Agent, Context, Limits, Script, call, tool
+from actors import Agent, Budget, Context, Limits, Script, call, tool
 from actors.content import text_of
 from actors.models.reading import messages
 from actors.transcript import ResultRecord
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from actors.ports import Model, ModelRequest
-    from supervisor import Report, Supervisor
+    from supervisor import AgentRef, Report, Supervisor
 
 SOURCE = re.compile(
     r"\.(?:py|pyi|js|jsx|ts|tsx|vue|c|h|cc|cpp|cxx|hpp|cs|m|java|kt|scala|go|rs|zig|swift|dart|rb|php|pl|lua|r|jl|ml|hs|ex"
@@ -99,6 +99,8 @@ def team(folder: Path, parallel: int = 8) -> list[Agent]:
             first_line: the line to begin with, from 1.
         """
         lines = read_lines(folder, path)
+        if not 1 <= first_line <= len(lines):
+            raise ValueError(f"{path} has the lines 1 to {len(lines)}; there is no line {first_line}")
         page = lines[first_line - 1 : first_line - 1 + PAGE_LINES]
         head = f"{path}: lines {first_line}-{first_line + len(page) - 1} of {len(lines)}"
         return "\n".join([head, *(f"{first_line + n:6}| {shorten(line)}" for n, line in enumerate(page))])
@@ -123,6 +125,7 @@ def team(folder: Path, parallel: int = 8) -> list[Agent]:
         "You lead a review. Call review_all once. Then answer with a Markdown table of all rows, in their order: file,"
         " lines, findings, verdict; and below it the findings of each file that has some.",
         tools=[review_all],
+        budget=Budget(agents=max(64, parallel)),
         limits=Limits(result_chars=8_000_000),
     )
     return [lead, reviewer]
@@ -132,17 +135,16 @@ async def reviewed(ctx: Context, reviewer: Agent, folder: Path, parallel: int) -
     """Start a reviewer per file, at most `parallel` at once, and gather the rows in order of path."""
     files = await trio.to_thread.run_sync(partial(sorted, source_files(folder)))
     rows: dict[str, Row] = {}
+    ctx.progress("", done=0, total=len(files))
     limiter = trio.CapacityLimiter(parallel)
 
     def took(row: Row) -> None:
         rows[row.file] = row
         ctx.progress(f"{row.file}: {row.verdict}", done=len(rows), total=len(files))
 
-    async def one(path: str) -> None:
-        async with limiter:
-            # The key makes this repeatable: after a restart it is the same reviewer, or the report it gave already.
-            kid = await ctx.start(reviewer, f"Review {path}", key=path)
-            report = await kid.wait_report()
+    async def wait_for(path: str, kid: AgentRef) -> None:
+        report = await kid.wait_report()
+        limiter.release_on_behalf_of(path)
         if isinstance(report.output, Verdict):
             took(Row(path, report.output.lines, report.output.findings, report.output.verdict))
         else:
@@ -152,8 +154,11 @@ async def reviewed(ctx: Context, reviewer: Agent, folder: Path, parallel: int) -
         for path, obstacle in files:
             if obstacle:
                 took(Row(path, 0, (), obstacle))
-            else:
-                nursery.start_soon(one, path)
+                continue
+            await limiter.acquire_on_behalf_of(path)
+            # The key makes this repeatable: after a restart it is the same reviewer, or the report it gave already.
+            kid = await ctx.start(reviewer, f"Review {path}", key=path)
+            nursery.start_soon(wait_for, path, kid)
     return [rows[path] for path, _ in files]
 
 
@@ -315,12 +320,19 @@ def python_findings(lines: list[str]) -> Iterator[Finding]:
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
+def is_stub(node: Definition) -> bool:
+    """Whether a definition only repeats or announces another: an override, an overload, a setter, a body of `...`."""
+    decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
+    body = node.body[0]
+    empty = isinstance(body, ast.Expr) and isinstance(body.value, ast.Constant) and body.value.value is ...
+    return empty or bool(decorators & {"overload", "override", "setter"})
+
+
 def undocumented(scope: ast.Module | ast.ClassDef) -> Iterator[Definition]:
     """Public definitions without a docstring, of the module and of its public classes."""
     for node in scope.body:
         if isinstance(node, Definition) and not node.name.startswith("_"):
-            decorators = {ast.unparse(decorator).rpartition(".")[2] for decorator in node.decorator_list}
-            if ast.get_docstring(node) is None and not decorators & {"overload", "override", "setter"}:
+            if ast.get_docstring(node) is None and not is_stub(node):
                 yield node
             if isinstance(node, ast.ClassDef):
                 yield from undocumented(node)
@@ -338,15 +350,25 @@ def report_on(rows: list[dict[str, Any]]) -> str:
     if kinds:
         lines += ["", f"{many(sum(kinds.values()), 'finding')}: {counted(kinds)}.", ""]
         for row in rows:
-            lines += [f"- {row['file']}:{found['line']}: {found['kind']}: {found['text']}" for found in row["findings"]]
+            lines += [finding_line(row["file"], finding) for finding in row["findings"]]
     return "\n".join(lines)
 
 
 def table_line(row: dict[str, Any]) -> str:
     """A row of the table; figures only where the file was reviewed."""
     figures = [f"{row['lines']:,}", f"{len(row['findings'])}"] if row["verdict"] in VERDICTS else ["", ""]
-    cells = [row["file"], *figures, " ".join(row["verdict"].split())]
+    cells = [code(row["file"]), *figures, " ".join(row["verdict"].split())]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def finding_line(file: str, finding: dict[str, Any]) -> str:
+    """One finding, with its place."""
+    return f"- {code(file + ':' + str(finding['line']))} {finding['kind']}: {finding['text']}"
+
+
+def code(text: str) -> str:
+    """Text that Markdown leaves alone: of `__init__` it would make something bold."""
+    return f"`{text}`" if "`" not in text else f"`` {text} ``"
 
 
 def counted(counter: Counter[str]) -> str:

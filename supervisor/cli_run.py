@@ -149,17 +149,23 @@ async def _show(sup: Supervisor, screen: Screen, drained: trio.Event, *, task_st
 
 
 async def run_key(sup: Supervisor, name: str, *, resume: bool) -> str:
-    """The key of this run, counted per file: a new one, or with `resume` that of the last run.
+    """The key of this run, counted per file.
+
+    Returns:
+        A new one; with `resume` that of the last run that is not finished, else of the last, whose report is there.
 
     Raises:
         UsageError: there is no run to resume.
     """
-    prefix = f"{name}-"
-    keys = [row.key or "" for row in await sup.tree() if not row.parent]
-    numbers = [int(key.removeprefix(prefix)) for key in keys if re.fullmatch(re.escape(prefix) + r"\d+", key)]
-    if resume and not numbers:
+    key = re.compile(re.escape(name) + r"-(\d+)")
+    roots = [(row, key.fullmatch(row.key or "")) for row in await sup.tree() if not row.parent]
+    numbers = [int(match[1]) for _, match in roots if match]
+    if not resume:
+        return f"{name}-{max(numbers, default=0) + 1}"
+    if not numbers:
         raise UsageError(f"there is no run of {name} in this store to resume; start one without --resume")
-    return f"{prefix}{max(numbers, default=0) + (not resume)}"
+    unfinished = [int(match[1]) for row, match in roots if match and (row.owes or row.open is not None)]
+    return f"{name}-{max(unfinished or numbers)}"
 
 
 async def _ask(program: Program, sup: Supervisor, args: argparse.Namespace) -> Report | None:

@@ -128,7 +128,7 @@ class Board:
             case AdmissionWaited():
                 self._asks(node, "waits for a place at the model")
             case RequestStarted():
-                self._asks(node, f"asks the model{node.after}")
+                self._asks(node, f"asks again{node.after}" if node.after else "asks the model")
             case ResponseEnded():
                 self._spent(node, event)
             case AttemptDiscarded(error=error, retry_in_s=retry):

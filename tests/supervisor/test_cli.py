@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ def test_a_report_can_be_written_to_a_file(project: Path, tmp_path: Path) -> Non
     ran = callboard("run", REVIEW, "--input", str(project), "--output", str(target))
     assert (ran.returncode, ran.stdout) == (0, "")
     assert target.read_text().startswith("| file | lines | findings | verdict |\n")
-    assert target.read_text().count("\n| file_") == 24
+    assert target.read_text().count("\n| `file_") == 24
     assert f"the report is in {target}" in ran.stderr
 
 
@@ -242,7 +243,7 @@ def test_one_signal_suspends_and_resume_goes_on(project: Path, tmp_path: Path, n
     assert before >= 3
     resumed = callboard("run", REVIEW, *options, "--resume", "--json")
     assert resumed.returncode == 0, resumed.stderr
-    assert target.read_text().count("\n| file_") == 24
+    assert target.read_text().count("\n| `file_") == 24
     read = [event for event in map(json.loads, resumed.stdout.splitlines()) if event["event"] == "tool_started"]
     files = {json.loads(event["arguments"]).get("path") for event in read if event["name"] == "read_file"}
     assert len(files) <= 24 - before
@@ -387,11 +388,18 @@ def test_the_other_supervisor_is_named(tmp_path: Path) -> None:
     assert "Traceback" not in ran.stderr
 
 
+def test_the_wheel_carries_every_package() -> None:
+    """The list of packages is the folders there are, and the examples inside ours, where the demo looks for them."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    there = {path.parent.relative_to(ROOT) for top in ("actors", "supervisor") for path in (ROOT / top).rglob("*.py")}
+    assert sorted(listed) == sorted([*(".".join(path.parts) for path in there), "supervisor.examples"])
+
+
 @pytest.mark.slow
 def test_the_demo_reviews_our_own_sources() -> None:
     """The demo needs no key and no folder, and its table has our own files."""
     ran = callboard("demo")
     assert ran.returncode == 0, ran.stderr
-    assert "| actors/agent.py | " in ran.stdout
-    assert "| supervisor/screen.py | " in ran.stdout
+    assert "| `actors/agent.py` | " in ran.stdout
+    assert "| `supervisor/screen.py` | " in ran.stdout
     assert "not reviewed" not in ran.stdout
