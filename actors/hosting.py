@@ -78,8 +78,11 @@ class Host(Protocol):
     async def settle_left_behind(self) -> None:
         """Wait, for a bounded time, until they are done; then name those that are not (REQ-2)."""
 
-    def start_hook(self, point: Point, deliver: DeliverHook) -> None:
-        """Call the hooks of a point; `deliver` hears the error of one that decides, and the tools that one chose."""
+    def start_hook(self, point: Point, deliver: DeliverHook, wanted: Callable[[], bool]) -> None:
+        """Call the hooks of a point; `deliver` hears the error of one that decides, and the tools that one chose.
+
+        `wanted`: whether the turn still asks; what is answered later is dropped (ABT-6).
+        """
         ...
 
     def tell(self, event: type[Event], values: Mapping[str, object]) -> None:

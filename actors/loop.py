@@ -190,6 +190,10 @@ class TurnLoop:
         if generation == self._generation and self.over is None:
             self._push(event)
 
+    def _asks(self, generation: int) -> bool:
+        """Whether what was asked in a generation is still wanted (ABT-6)."""
+        return generation == self._generation and self._cut is None and self.over is None
+
     def _deliver_call(self, generation: int, outcome: CallOutcome) -> None:
         if generation != self._generation or self.over is not None:
             return
@@ -287,7 +291,9 @@ class TurnLoop:
             case CallHook(point=point):
                 generation = self._generation
                 host.start_hook(
-                    point, lambda error, box: self._answer(generation, HookReturned(host.now(), error, box))
+                    point,
+                    lambda error, box: self._answer(generation, HookReturned(host.now(), error, box)),
+                    lambda: self._asks(generation),
                 )
             case CutStream():
                 self._stream.cancel()

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from .parts import Parts
 
 
+def _always() -> bool:
+    return True
+
+
 @final
 class Hooking:
     """The hooks of one agent.
@@ -58,12 +62,15 @@ class Hooking:
         self._row = row
         self._tell = tell
 
-    def start(self, point: Point, deliver: DeliverHook) -> None:
-        """Call the hooks of a point in the tool nursery; `deliver` hears the error of one that decides."""
+    def start(self, point: Point, deliver: DeliverHook, wanted: Callable[[], bool]) -> None:
+        """Call the hooks of a point in the tool nursery; `deliver` hears the error of one that decides.
+
+        `wanted`: whether the turn still asks; what a hook answers behind an abort is dropped (ABT-6).
+        """
         frame = Frame(self._path, self._row().turns, "hook", point.value)
 
         async def body() -> None:
-            error = await self._guarded(point)
+            error = await self._guarded(point, wanted=wanted)
             deliver(error, self.box if point is Point.PREPARE else None)
 
         self._parts.runner.start_hook(frame, body)
@@ -74,14 +81,19 @@ class Hooking:
         with self._parts.frames.enter(frame):
             await self._guarded(point, *arguments)
 
-    async def _guarded(self, point: Point, *arguments: object) -> CallboardError | None:
+    async def _guarded(
+        self, point: Point, *arguments: object, wanted: Callable[[], bool] = _always
+    ) -> CallboardError | None:
         for name in METHODS[point]:
             method = method_of(self._hooks, name)
             if method is None:
                 continue
             decides = point is Point.PREPARE or is_guard(method)
             try:
-                self._take(name, await method(self._moment(), *arguments))
+                value = await method(self._moment(), *arguments)
+                if not wanted():
+                    return None
+                self._take(name, value)
                 await self._accept()
             except trio.Cancelled:
                 raise

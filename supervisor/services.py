@@ -13,7 +13,7 @@ from actors.usage import Amounts
 from actors.waiting import Frame
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from actors.actor import Actor
     from actors.agent import Agent
@@ -148,9 +148,9 @@ class Services:
         """Wait for them, a bounded time."""
         await self._calls.settle_left_behind(self._agent.limits.hard_s)
 
-    def start_hook(self, point: Point, deliver: DeliverHook) -> None:
+    def start_hook(self, point: Point, deliver: DeliverHook, wanted: Callable[[], bool]) -> None:
         """Call the hooks of a point."""
-        self._hooking.start(point, deliver)
+        self._hooking.start(point, deliver, wanted)
 
     def watched(self) -> bool:
         """Whether anybody watches."""
