@@ -7,7 +7,7 @@ as strictly as the real servers check theirs, and refused with 400 where they wo
 from __future__ import annotations
 
 from collections import deque
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 from urllib.parse import unquote
 
@@ -202,7 +202,7 @@ class _Answering:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ask, writer, send)
             async for data in receive:
-                if not await self._send(data):
+                if not await self._send(data + _waiting(receive)):
                     cut = True
                     nursery.cancel_scope.cancel()
                     break
@@ -269,6 +269,15 @@ class _Answering:
                 await self._line.data(data)
         self._sent += len(data)
         return True
+
+
+def _waiting(receive: trio.MemoryReceiveChannel[bytes]) -> bytes:
+    """What has come besides: pieces that came together go out together."""
+    found = []
+    with suppress(trio.WouldBlock, trio.EndOfChannel):
+        while True:
+            found.append(receive.receive_nowait())
+    return b"".join(found)
 
 
 @final

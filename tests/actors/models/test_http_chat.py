@@ -403,7 +403,7 @@ async def cancel_many(count: int, *, side_by_side: int) -> None:
                 await model.request(request_of(step=number), emit)
             outcomes["cut" if scope.cancelled_caught else "whole"] += 1
 
-    async with serve_chat(Answering(whole)) as server:
+    async with serve_chat(Answering(whole, piece_chars=16)) as server:
         before = open_files()
         async with open_client() as client:
             model = open_chat_model(parse_model(f"openai-chat:m@{server.url}"), key=None, client=client)
