@@ -294,7 +294,8 @@ class Kernel:
 
     def open_account(self, row: AgentRow) -> None:
         """The agent's account in the ledger, with what it had spent and the lost request it had reserved for."""
-        self.ledger.open(row.agent, row.parent, read_budget(row.budget), row.spent)
+        spent = row.spent if row.open is None else row.spent + row.open.held  # BUD-7: as recovery will write it
+        self.ledger.open(row.agent, row.parent, read_budget(row.budget), spent)
 
     def remember(self, agent: Agent) -> None:
         """Add a spec, and those of its children, to the registry."""

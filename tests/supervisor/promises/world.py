@@ -122,13 +122,13 @@ class World:
 
     @asynccontextmanager
     async def open(
-        self, model: object, *, wrap: Callable[[Store], Store] | None = None, **options: Any
+        self, model: object, *, wrap: Callable[[Store], Store] | None = None, threads: bool = False, **options: Any
     ) -> AsyncIterator[Supervisor]:
-        """A supervisor over it; `wrap` goes between the spy and the store."""
+        """A supervisor over it; `wrap` goes between the spy and the store. `threads`: sync tools run in threads."""
         model = Script(model) if isinstance(model, dict) else model
         async with self.store() as store:
             self.spy = Spy(store if wrap is None else wrap(store))
-            async with open_supervisor(model=model, store=self.spy, inline=True, **options) as sup:  # type: ignore[arg-type]  # any model
+            async with open_supervisor(model=model, store=self.spy, inline=not threads, **options) as sup:  # type: ignore[arg-type]  # any model
                 yield sup
 
 
