@@ -283,12 +283,18 @@ async def test_frames_1_the_innermost_frame_owns_and_a_registered_nursery_is_its
             seen["turn"] = frames.current_owner()
     seen["after"] = frames.current_owner()
     assert seen == {"stream": B, "hook": A, "turn": B, "after": None}
+    assert frames.attribution() is None
 
 
 async def test_frames_2_a_closed_frame_cannot_be_registered_and_is_passed_over() -> None:
     """A nursery of a closed frame inside an open one counts as the open one's."""
     frames = Frames()
     with frames.enter(B):
+        ended = Frame(AgentId("a"), 3, "hook", "after_turn")
+        with frames.enter(ended):
+            frames.close(ended)
+            assert frames.current_owner() is B
+            assert frames.attribution() is ended
         async with trio.open_nursery() as nowhere:
             with frames.enter(A):
                 pass

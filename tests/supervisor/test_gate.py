@@ -139,6 +139,14 @@ def test_bud_2_a_model_that_counts_more_tokens_is_estimated_higher() -> None:
     assert estimator.observed == 1
 
 
+def test_bud_2_where_requests_differ_the_estimate_covers_the_dearer_ones() -> None:
+    """With ratios that swing, the mean alone would be short half of the time."""
+    estimator = Estimator()
+    for tokens in (200, 400) * 20:
+        estimator.observe(1000, ReportedUsage(input=tokens))
+    assert 400 <= estimator.input_tokens(1000) <= 600
+
+
 # -- retries -------------------------------------------------------------------------------------------------------
 
 ERRORS = st.one_of(

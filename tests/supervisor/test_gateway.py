@@ -337,11 +337,11 @@ async def test_req_3_the_next_model_of_the_chain_answers(autojump_clock: trio.te
     """When one's attempts are used up, or it rejects us for what is the model's side; the request names the model."""
     rig = Rig()
     first, second = Steps(Overloaded("busy", reason="overloaded")), Steps(Rejected("x", reason="quota"), name="n")
-    third = Steps(HELLO, name="l", free=True)
+    third = Steps(Broken("cut", reason="stream_truncated"), HELLO, name="l", free=True)
     assert await rig.ask(first, second, third, limits=Limits(attempts=2)) is HELLO
-    assert (first.asked, second.asked, third.asked) == (["m", "m"], ["n"], ["l"])
-    assert [model for _, model in rig.notes.attempts] == ["test:m", "test:m", "test:n", "test:l"]
-    assert [number for number, _ in rig.notes.attempts] == [1, 2, 3, 4]
+    assert (first.asked, second.asked, third.asked) == (["m", "m"], ["n"], ["l", "l"])
+    assert [model for _, model in rig.notes.attempts] == ["test:m", "test:m", "test:n", "test:l", "test:l"]
+    assert [number for number, _ in rig.notes.attempts] == [1, 2, 3, 4, 5]
     rig.check_even()
 
 
@@ -519,6 +519,34 @@ async def test_req_7_a_cut_between_attempts_ends_the_call_with_the_last_error(
     rig.check_even()
 
 
+@pytest.mark.parametrize("end", [HELLO, Overloaded("busy", reason="overloaded")])
+async def test_req_7_what_comes_after_a_cut_is_not_counted_again(
+    autojump_clock: trio.testing.MockClock, end: Response | ProviderError
+) -> None:
+    """A stream that ends before its cancellation reaches it: the answer or the error goes to the caller, uncounted."""
+    rig = Rig()
+    ticket = rig.gateway.admit_nowait(LEAD, (Steps(pieces(2, end=end)),), 300)
+    assert ticket is not None
+    came: list[object] = []
+
+    async def ask() -> None:
+        try:
+            came.append((await rig.gateway.call(ticket, request(), rig.notes)).response)
+        except Overloaded as error:
+            came.append(error)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.sleep(1)
+        rig.gateway.cut(ticket)
+        charged = ticket.charged
+    assert came == [end]
+    assert ticket.charged is charged
+    assert trio.current_time() == 2
+    assert [delay for _, delay in rig.notes.failed] in ([], [None])
+    rig.check_even()
+
+
 async def test_req_7_a_model_that_crashes_is_accounted_too(autojump_clock: trio.testing.MockClock) -> None:
     """A bug in a model comes through as it is, with the permit and the reservation given back."""
     rig = Rig(permits=1)
@@ -617,6 +645,29 @@ async def test_gat_1_cancelled_while_it_waits_it_holds_nothing(autojump_clock: t
         await trio.sleep(0.5)
         scopes[2].deadline = 1.0  # the very moment at which it is its turn
     assert got in ([0, 3], [0, 2, 3])
+    rig.check_even()
+
+
+async def test_gat_1_whoever_the_budget_refuses_after_its_wait_gives_the_permit_on(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Nothing is reserved while waiting, so the budget may be gone by then: Exhausted, and the next is let in."""
+    rig = Rig(permits=1)
+    rig.ledger.open(AgentId("lead/poor"), LEAD, Budget(model_calls=1))
+    model = Steps(1.0)
+
+    async def poor() -> None:
+        with pytest.raises(Exhausted):
+            await rig.gateway.admit(AgentId("lead/poor"), (model,), 300)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(rig.ask, model)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(poor)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(rig.ask, model)
+        rig.ledger.charge(AgentId("lead/poor"), Amounts(model_calls=1))
+    assert trio.current_time() == 2
     rig.check_even()
 
 

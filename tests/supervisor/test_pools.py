@@ -143,6 +143,7 @@ def test_gat_2_the_next_in_line_watches_the_time_for_all() -> None:
     queue.pool.quit(one, 1.0)
     assert queue.woken == [1]
     assert queue.pool.look_again_at(two, 1.0) == 5.0
+    assert not queue.pool.take(0, 5.0), "POOLS-2: past the one that waits"
     queue.pool.let_in(5.0)
     assert two.granted
     assert queue.pool.look_again_at(two, 5.0) == float("inf")
