@@ -6,6 +6,7 @@ import hashlib
 import re
 import types
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
@@ -321,4 +322,4 @@ def _plain(value: object) -> object:
             field.name: _plain(getattr(value, field.name))
             for field in attrs.fields(cast("type[attrs.AttrsInstance]", type(value)))
         }
-    return str(value) if type(value).__module__ in ("decimal", "enum") else type(value).__qualname__
+    return str(value) if isinstance(value, Decimal) else type(value).__qualname__

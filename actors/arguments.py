@@ -46,8 +46,8 @@ class Input:
             if type(value) is dict and self.checker.valid(value):  # the usual case
                 return self._built(value)
         except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
-            return self._not_json(error, arguments)
-        return self._repaired(value)
+            return self._unread(error, arguments)
+        return self._repaired(value, arguments)
 
     def _built(self, value: dict[str, Any], repaired: tuple[str, ...] = ()) -> Parsed | Refusal:
         kwargs = {**self.defaults, **value}
@@ -59,23 +59,23 @@ class Input:
                     return self._refused(reasons(error, name))
         return Parsed(kwargs, repaired)
 
-    def _repaired(self, value: Json) -> Parsed | Refusal:
+    def _repaired(self, value: Json, arguments: str) -> Parsed | Refusal:
         try:
             read, paths = self.checker.repaired(value)
             if isinstance(read, dict) and self.checker.valid(read):
                 return self._built(read, paths)
             return self._refused(self.checker.errors(read))
         except (ValueError, RecursionError) as error:
-            return self._not_json(error, "")
+            return self._unread(error, arguments)
 
     def _refused(self, lines: tuple[str, ...]) -> Refusal:
         listed = "\n".join(f"- {line}" for line in lines)
         return Refusal(f"The arguments of {self.tool} do not fit, so it was not run:\n{listed}\n{self._again()}")
 
-    def _not_json(self, error: Exception, arguments: str) -> Refusal:
-        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        shown = f" They began: {arguments[:80]!r}." if arguments else ""
-        return Refusal(f"The arguments of {self.tool} are not JSON, so it was not run: {why}.{shown} {self._again()}")
+    def _unread(self, error: Exception, arguments: str) -> Refusal:
+        deep = isinstance(error, RecursionError) or "ecursion" in str(error)  # the validator has a ValueError for it
+        why = "are nested too deeply, so it was not run." if deep else f"are not JSON, so it was not run: {error}."
+        return Refusal(f"The arguments of {self.tool} {why} They began: {arguments[:80]!r}. {self._again()}")
 
     def _again(self) -> str:
         return f"Call {self.tool} again with one JSON object of: {names_of(self.checker.schema) or 'nothing, {}'}."

@@ -10,7 +10,6 @@ import collections.abc
 import dataclasses
 import datetime as dt
 import decimal
-import enum
 import json
 import pathlib
 import types
@@ -151,8 +150,6 @@ def _form(value: object) -> object:
     match value:
         case pathlib.PurePath():
             return str(value)
-        case enum.Enum():
-            return value.value
         case collections.abc.Mapping():
             return dict(value)
         case collections.abc.Sequence() | collections.abc.Set():
@@ -162,9 +159,8 @@ def _form(value: object) -> object:
 
 
 def _refused(value: object) -> typing.NoReturn:
-    if isinstance(value, _BYTES):
-        raise TypeError(f"{type(value).__name__} has no JSON form: decode it to text, or return an Image or a File")
-    raise TypeError(f"{type(value).__qualname__} has no JSON form")
+    """Bytes are the one thing that `plain` lets through and JSON has no form for."""
+    raise TypeError(f"{type(value).__name__} has no JSON form: decode it to text, or return an Image or a File")
 
 
 _WRITER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_refused)

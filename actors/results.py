@@ -53,19 +53,21 @@ class Output:
         """The result within the limit, or the error that says why it is none (TOL-6)."""
         if type(value) is str and self.text:
             return _cut(value, limit_chars)
-        if type(value) is self.exact:  # an int or a bool that fits: the quick way
-            return _cut(json.dumps(value), limit_chars)
-        parts = _as_parts(value)
-        if parts is not None and self.parts:
-            return _cut_parts(parts, limit_chars)
         try:
+            parts = _as_parts(value)
+            if parts is not None and self.parts:
+                return _cut_parts(parts, limit_chars)
+            if type(value) is self.exact:  # an int or a bool that fits: the quick way
+                return _cut(json.dumps(value), limit_chars)
             form = plain(value)
             text = self.none if value is None else form if isinstance(form, str) else write(form)
+            if self.checker is None or self.checker.valid(form):
+                return _cut(text, limit_chars)
+            lines = "; ".join(self.checker.errors(form)).replace("the arguments", "the result")
         except UsageError as error:
             return self._error(f"{self.tool} ran, but its result cannot be shown: {error}")
-        if self.checker is None or self.checker.valid(form):
-            return _cut(text, limit_chars)
-        lines = "; ".join(self.checker.errors(form)).replace("the arguments", "the result")
+        except Exception as error:  # noqa: BLE001 - whatever a result's own class raises is this call's error (TOL-6)
+            return self._error(f"{self.tool} ran, but its result cannot be shown: {type(error).__name__}: {error}")
         return self._error(f"{self.tool} ran, but its result does not fit the declared {self.declared}: {lines}")
 
     @staticmethod

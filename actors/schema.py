@@ -54,7 +54,7 @@ def read_docstring(doc: str | None) -> Documented:
         return Documented("", {})
     try:
         parsed = docstring_parser.parse(doc)
-    except docstring_parser.ParseError:
+    except Exception:  # noqa: BLE001 - the parser has bugs (IndexError for a bare `:param`); words are no reason to fail
         return Documented(inspect.cleandoc(doc), {})
     arguments = {item.arg_name: " ".join((item.description or "").split()) for item in parsed.params}
     parts = [parsed.short_description, parsed.long_description]

@@ -6,7 +6,7 @@ A step is made ready where the script is written, so that playing it costs next 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
 import attrs
 import msgspec
@@ -223,6 +223,8 @@ def _scene(
             case ScriptedCall(name=name, arguments=arguments):
                 said += len(name) + len(arguments)
                 parts.append(Part(block))
+            case _:
+                assert_never(block)
         if not isinstance(block, ScriptedCall):
             ready.append(block)
     stop = Stop.TOOL_CALLS if any(isinstance(block, WireCall | ScriptedCall) for block in blocks) else Stop.END_TURN

@@ -180,6 +180,7 @@ def make(**changed: Any) -> Agent:
         {"output": Verdict},
         {"output": str},
         {"budget": Budget(tokens=5)},
+        {"budget": Budget(usd=Decimal("0.5"))},
         {"limits": Limits(parallel_calls=1)},
         {"drain": Drain(send="all")},
         {"hooks": object()},
@@ -192,6 +193,12 @@ def test_the_digest_changes_with_all_that_matters(changed: dict[str, Any]) -> No
     assert make().digest == make().digest
     assert make(**changed).digest != make().digest
     assert make(**changed).digest == make(**changed).digest
+
+
+def test_the_digest_tells_amounts_apart() -> None:
+    """Two budgets of one kind are two specs."""
+    one, other = (make(budget=Budget(usd=Decimal(amount))) for amount in ("0.5", "0.6"))
+    assert one.digest != other.digest
 
 
 def test_the_digest_is_the_same_in_every_process() -> None:
@@ -257,6 +264,7 @@ def test_two_different_agents_of_one_name_are_refused() -> None:
             None,
         ),
         (Finding, '{"line": 3}', Finding(3), None),
+        (Finding, '```\n{"line": 3}\n```\n```json\n{"line": \n```', Finding(3), None),
         (Finding, 'First {"line": 3}, no: {"line": 4}.', Finding(4), None),
         (Summary, '{"text": "x"}', {"text": "x"}, None),
         (list[Finding], '[{"line": 3}]', [Finding(3)], '[{"line":3}]'),
@@ -330,4 +338,5 @@ def test_what_is_no_object_is_asked_for_inside_one() -> None:
     assert (whole.name, whole.offer.name) == ("Verdict", "Verdict")
     assert "answer" not in whole.offer.schema
     assert output_spec(str, "here").offer is None
+    assert repr(spec) == "<OutputSpec list_int>"
     assert output_spec(dict[str, int], "here").name == "dict_str_int"

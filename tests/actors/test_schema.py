@@ -1,5 +1,6 @@
 """Types as JSON Schema, the check of JSON against it, and values built from what fits."""
 
+import collections.abc
 import dataclasses
 import datetime as dt
 import decimal
@@ -7,6 +8,7 @@ import enum
 import json
 import math
 import pathlib
+import types
 import typing
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +32,10 @@ T = TypeVar("T")
 class Colour(enum.Enum):
     RED = "red"
     BLUE = "blue"
+
+
+class Odd(enum.Enum):
+    HALF = 0.5
 
 
 @attrs.frozen
@@ -98,6 +104,27 @@ class Plain:
     pass
 
 
+@attrs.frozen
+class Unresolvable:
+    field: "Nowhere"  # type: ignore[name-defined]  # noqa: F821
+
+
+@dataclasses.dataclass
+class Counted:
+    name: str
+    total: int = dataclasses.field(init=False, default=0)
+
+
+class Alias:
+    """Stands for `type X = ...` of Python 3.12."""
+
+    def __init__(self, value: object) -> None:
+        self.__value__ = value
+
+
+Alias.__name__ = "TypeAliasType"
+
+
 FORMS: list[tuple[object, dict[str, Any]]] = [
     (str, {"type": "string"}),
     (bool, {"type": "boolean"}),
@@ -106,6 +133,11 @@ FORMS: list[tuple[object, dict[str, Any]]] = [
     (None, {"type": "null"}),
     (Any, {}),
     (list, {"type": "array"}),
+    (collections.abc.Sequence, {"type": "array"}),
+    (collections.abc.Mapping, {"type": "object"}),
+    (Alias(int), {"type": "integer"}),
+    (Literal[True], {"type": "boolean", "enum": [True]}),
+    (Annotated[int, 5, "five"], {"type": "integer", "description": "five"}),
     (dict, {"type": "object"}),
     (list[int], {"type": "array", "items": {"type": "integer"}}),
     (Sequence[str], {"type": "array", "items": {"type": "string"}}),
@@ -193,6 +225,12 @@ def test_a_generic_class_is_written_with_its_argument() -> None:
         (T, "~T"),
         (5, "5"),
         (Literal[b"x"], "its values must be"),
+        (Odd, "its values must be"),
+        (Literal[Colour.RED], "its values must be"),
+        (Literal[[1]], "Literal"),
+        (typing.Type[int], "Type"),  # noqa: UP006 - an alias of a class of its own
+        (typing.ClassVar, "ClassVar"),
+        (typing.TypeGuard[int], "TypeGuard"),
     ],
 )
 def test_a_type_without_a_json_form_is_refused_with_what_to_use(annotation: object, says: str) -> None:
@@ -217,6 +255,24 @@ def test_docstrings_of_all_three_styles_are_read(doc: str) -> None:
     said = read_docstring(doc)
     assert said.text == "Add.\n\nLong."
     assert said.arguments == {"a": "the first term", "b": "the second"}
+
+
+@pytest.mark.parametrize("doc", [":param", ":param\nReturns:\n::\n  :returns:\n::\n:raises X:"])
+def test_a_docstring_that_cannot_be_parsed_is_kept_as_it_is(doc: str) -> None:
+    """Odd words in a docstring never keep a function from becoming a tool."""
+    assert read_docstring(doc).text
+    assert read_docstring(None).text == ""
+
+
+def test_a_class_whose_annotations_cannot_be_resolved_is_refused() -> None:
+    """The error names the class, what is missing, and where to import it."""
+    with pytest.raises(UsageError, match=r"here: the annotations of Unresolvable cannot be resolved .*'Nowhere'"):
+        schema_of(Unresolvable, "here")
+
+
+def test_fields_that_nobody_gives_are_not_asked_for() -> None:
+    """A field that `__init__` does not take is in no schema, for dataclasses as for attrs classes."""
+    assert list(schema_of(Counted, "here")["properties"]) == ["name"]
 
 
 def test_a_default_that_json_cannot_say_is_left_out() -> None:
@@ -264,6 +320,10 @@ def test_lines_are_bounded_and_long_values_cut() -> None:
     assert len(lines) == LINES_MAX + 1
     assert lines[-1] == "… and more"
     assert all(len(line) < 200 for line in lines)
+    wide = Literal[tuple(f"{'option':o>60}{n}" for n in range(9))]  # type: ignore[valid-type]
+    (line,) = Checker(schema_of(wide, "here")).errors(5)
+    assert len(line) == 400
+    assert line.endswith("…")
 
 
 def test_words_for_values_and_schemas() -> None:
@@ -331,6 +391,7 @@ def build(annotation: object, value: object) -> object:
         (decimal.Decimal, "1.50", decimal.Decimal("1.50")),
         (dt.date | int, "2025-01-31", dt.date(2025, 1, 31)),
         (pathlib.Path, "a/b", pathlib.Path("a/b")),
+        (pathlib.PurePosixPath, "a/b", pathlib.PurePosixPath("a/b")),
         (Annotated[Point, "where"], {"x": 1}, Point(1)),
     ],
 )
@@ -413,6 +474,8 @@ def test_every_schema_is_one(annotation: object) -> None:
         (dt.date(2025, 1, 31), '"2025-01-31"'),
         (pathlib.PurePosixPath("a/b"), '"a/b"'),
         (range(3), "[0,1,2]"),
+        (Odd.HALF, "0.5"),
+        (types.MappingProxyType({"a": frozenset({1})}), '{"a":[1]}'),
         ("é\u2028", '"é\u2028"'),
         (10**30, "1" + "0" * 30),
     ],
@@ -446,6 +509,35 @@ def test_what_has_no_json_form_is_refused(value: object, says: str) -> None:
     with pytest.raises(UsageError, match="cannot be written as JSON") as caught:
         encode(value)
     assert says in str(caught.value)
+
+
+def test_what_cannot_be_built_is_refused_when_it_is_written() -> None:
+    """A type that the converter does not know is an error with its place; a union that nothing fits says so."""
+    with pytest.raises(UsageError, match="here: Counted cannot be built from JSON"):
+        builder(_broken_class(), "here")
+    make = builder(int | Point, "here")
+    assert make is not None
+    with pytest.raises(ValueError, match="fits no member of int"):
+        make("x")
+
+
+def _broken_class() -> type:
+    @dataclasses.dataclass
+    class Counted:
+        name: "Nowhere"  # type: ignore[name-defined]  # noqa: F821
+
+    Counted.__qualname__ = "Counted"
+    return Counted
+
+
+def test_a_reason_is_given_even_where_the_error_has_no_words() -> None:
+    """An error whose text cannot be made is told by its class."""
+
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    assert reasons(Mute(), "a") == ("a: Mute",)
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:

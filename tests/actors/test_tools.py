@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import attrs
@@ -126,6 +127,10 @@ class Counter:
         self.total += by
         return self.total
 
+    @staticmethod
+    def still() -> None:
+        """Do nothing."""
+
     @classmethod
     def made(cls) -> int:
         """Count from nothing."""
@@ -153,6 +158,7 @@ def test_bound_methods_partials_and_callable_objects_become_tools() -> None:
     assert "sender: no such name" in refusal(partial.parse('{"text": "x", "sender": "you"}'))
     called = tool(counter, name="call")
     assert called.is_async
+    assert tool(Counter.__dict__["still"]).name == "still"
     assert list(json.loads(called.offer.schema)["properties"]) == ["by"]
 
 
@@ -185,6 +191,15 @@ def test_annotations_are_resolved_where_they_can_be() -> None:
     def measure(ctx: LaterContext, one: Local, many: list[Local]) -> Report:
         return ctx, one, many
 
+    later: int
+
+    @tool(name="later")
+    def uses_later(a: int) -> int:
+        return a + later
+
+    later = 1
+    assert arguments(uses_later.parse('{"a": 1}')) == {"a": 1}
+    assert uses_later(1) == 1 + later
     assert measure.context == "ctx"
     assert arguments(measure.parse('{"one": {"size": 1}, "many": [{"size": 2}]}')) == {
         "one": Local(1),
@@ -319,9 +334,12 @@ def test_arguments_that_fit_are_built_with_defaults() -> None:
 @pytest.mark.parametrize(
     ("sent", "says"),
     [
+        (json.dumps("[" * 100_000), ("the arguments: got the text",)),
+        (json.dumps('{"a":' * 300 + "1" + "}" * 300), ("are nested too deeply", "They began")),
+        ('{"a": ' + "[" * 300 + "]" * 300 + "}", ("are nested too deeply",)),
         ("{'a': 1}", ("are not JSON", "They began: \"{'a': 1}\"", "one JSON object of: a, b (optional)")),
         ('{"a": 1', ("are not JSON",)),
-        ("[" * 100_000, ("nested too deeply",)),
+        ("[" * 100_000, ("are nested too deeply, so it was not run",)),
         ("[1]", ("the arguments: got a list of 1; expected an object with a, b (optional)",)),
         ("null", ("the arguments: got null",)),
         ("{}", ("a: missing; expected a whole number",)),
@@ -531,6 +549,19 @@ def shape(value: object, limit: int = 10_000, returns: object = Any) -> tuple[ob
     return (*(part.text if isinstance(part, Text) else part for part in shaped.content), shaped.error)
 
 
+class Rude(Mapping[str, int]):
+    """A mapping that cannot be read."""
+
+    def __getitem__(self, name: str) -> int:
+        return 1 // 0
+
+    def __iter__(self) -> Iterator[str]:
+        return iter("a")
+
+    def __len__(self) -> int:
+        return 1
+
+
 PICTURE = Image("image/png", data="aGk=")
 
 
@@ -591,6 +622,18 @@ def test_tol_6_a_result_that_does_not_fit_is_an_error_with_words(value: object, 
     assert says in text
 
 
+def test_tol_6_a_result_that_raises_while_it_is_read_is_an_error_with_words() -> None:
+    """Too deep, too long a number, a class of its own ways: still an error text."""
+    deep: list[Any] = []
+    for _ in range(300):
+        deep = [deep]
+    cases = ((deep, list[list[int]], "ValueError"), (10**5000, int, "ValueError"), (Rude(), Any, "ZeroDivision"))
+    for value, returns, says in cases:
+        text, error = shape(value, returns=returns)
+        assert error
+        assert f"its result cannot be shown: {says}" in str(text)
+
+
 def test_tol_8_a_long_result_is_cut_with_a_line_that_says_how_much_is_missing() -> None:
     """What is shown fits the limit, line included; the whole is handed back to be kept."""
     shaped = tool(anything).shape("x" * 5000, 1000)
@@ -643,6 +686,9 @@ def test_tol_8_a_cut_never_parts_a_letter_from_its_accent() -> None:
             assert isinstance(part, Text)
             kept = part.text.rsplit("\n[cut: ", 1)[0]
             assert kept == unit * (len(kept) // len(unit))
+    (part,) = tool(anything).shape("e" + "\u0301" * 1000, 100).content
+    assert isinstance(part, Text)
+    assert len(part.text) > 60  # a heap of accents is no letter: the search for its begin is bounded
 
 
 # -- tools of the runtime, and many tools ------------------------------------------------------------------------
@@ -674,6 +720,7 @@ def test_tol_9_two_tools_of_one_name_are_refused() -> None:
     assert box.offers == (add.offer, delete.offer)
     assert box["add"] is add
     assert box.get("other") is None
+    assert (repr(box), repr(toolbox([]))) == ("<Toolbox add, delete>", "<Toolbox empty>")
     with pytest.raises(UsageError, match=r"two tools are named 'add': .*\.add and .*\.anything"):
         toolbox([add, delete, tool(anything, name="add")])
 

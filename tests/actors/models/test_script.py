@@ -118,7 +118,7 @@ async def test_each_kind_of_step_is_what_a_model_would_send() -> None:
                 Verdict("a.py", 3),
                 (thought("hm"), "Five."),
                 whole,
-                {"a": 1},
+                ({"a": 1}, WireCall("id", "add", "{}")),
                 Response((), Stop.END_TURN),
             ]
         }
@@ -139,7 +139,7 @@ async def test_each_kind_of_step_is_what_a_model_would_send() -> None:
         ((TextBlock('{"file":"a.py","score":3}'),), Stop.END_TURN),
         (got[3].blocks, Stop.END_TURN),
         ((TextBlock("cut"),), Stop.MAX_TOKENS),
-        ((TextBlock('{"a":1}'),), Stop.END_TURN),
+        ((TextBlock('{"a":1}'), WireCall("id", "add", "{}")), Stop.TOOL_CALLS),
         ((), Stop.END_TURN),
     ]
     assert [type(block).__name__ for block in got[3].blocks] == ["ReasoningBlock", "TextBlock"]
@@ -227,7 +227,7 @@ def test_script_1_the_order_of_agents_does_not_matter(order: list[str]) -> None:
     assert [one.blocks for one in found["x/b"]] == calls
 
 
-async def test_a_resumed_agent_goes_on_behind_its_responses() -> None:
+async def test_a_resumed_agent_goes_on_behind_its_responses(autojump_clock: trio.abc.Clock) -> None:
     """In a new process the place is read from the conversation: errors left no response, calls keep counting."""
     script = Script({"adder": [overloaded(), "one", call("add"), broken(), call("add"), "end"]})
     records = (said("x"), replied("one"), replied("", "add"), result("add", "5"))
@@ -237,7 +237,8 @@ async def test_a_resumed_agent_goes_on_behind_its_responses() -> None:
     assert response.blocks == (WireCall("call_2", "add", "{}"),)
     assert await texts(script, "adder") == ["end"]
     stalled = Script({"adder": [hang(), ("half", hang()), "two"]})
-    resumed = await stalled.request(ask("adder", said("x"), replied("half")), nothing)
+    with trio.fail_after(1):
+        resumed = await stalled.request(ask("adder", said("x"), replied("half")), nothing)
     assert resumed.blocks == (TextBlock("two"),)
     fresh = Script({"adder": ["one", "two"]})
     with pytest.raises(Rejected, match="all 2 steps"):
@@ -352,11 +353,14 @@ async def test_a_request_without_a_step_names_agent_and_question() -> None:
 
 async def test_steps_left_are_listed_per_agent() -> None:
     """`assert_done` shows what each agent did not play."""
-    script = Script({"adder": ["one", call("add", a=1), (thought("hm"), broken()), last_message], "echo": last_message})
+    script = Script(
+        {"adder": ["one", "two", call("add", a=1), (thought("hm"), broken()), last_message], "echo": last_message}
+    )
     await texts(script, "x/adder")
     with pytest.raises(AssertionError) as caught:
         script.assert_done()
     assert str(caught.value).splitlines()[1:] == [
+        "- x/adder: not played: 'two'",
         '- x/adder: not played: call add({"a":1})',
         "- x/adder: not played: ReasoningBlock(text='hm', origin='', opaque=None), Broken",
         "- x/adder: not played: last_message",
@@ -423,3 +427,4 @@ def test_results_are_those_not_answered_yet() -> None:
     assert results(ask("a", said("x"))) == []
     assert step(ask("a", *CONVERSATION, replied("so it is"), said("and?"))) == 0
     assert last_message(ask("a", replied("x"))) == ""
+    assert step(ask("a", replied("x"))) == 1
