@@ -108,7 +108,9 @@ class Board:
         if isinstance(event, Missed):
             self.missed += event.count
             return
-        node = self._nodes.get(event.path) or self._grow(event.path, event.at)
+        self._take(self._nodes.get(event.path) or self._grow(event.path, event.at), event)
+
+    def _take(self, node: Node, event: Event) -> None:
         match event:
             case TextDelta(text=text):
                 node.written += len(text)
@@ -121,10 +123,7 @@ class Board:
             case ToolStarted(call=call, name=name, arguments=arguments):
                 node.calls[call] = Call(clean(name), arguments)
             case ToolEnded(call=call):
-                ended = node.calls.pop(call, None)
-                node.after = (
-                    "" if ended is None else f" after {ended.name} {gist(ended.arguments, leave_out=node.key)}".rstrip()
-                )
+                _call_ended(node, call)
             case AdmissionWaited():
                 self._asks(node, "waits for a place at the model")
             case RequestStarted():
@@ -240,3 +239,9 @@ def _progressed(node: Node, event: ToolProgress) -> None:
     call.text = clean(event.text)
     if event.total is not None:
         call.done, call.total = event.done or 0, event.total
+
+
+def _call_ended(node: Node, call: str) -> None:
+    ended = node.calls.pop(call, None)
+    about = "" if ended is None else gist(ended.arguments, leave_out=node.key)
+    node.after = "" if ended is None else f" after {ended.name} {about}".rstrip()

@@ -17,7 +17,7 @@ from actors.ids import AgentId, tree_of, turn_id
 
 from .screen_layout import ASCII, UNICODE
 from .show_lines import State, agent_lines, state_of, tree_lines
-from .store.sqlite import open_sqlite_reader
+from .system import open_reader
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -82,7 +82,7 @@ def owner_of(store: str) -> str:
 
 
 async def _tree(store: str, owned: bool) -> list[tuple[AgentRow, State]]:  # noqa: FBT001 - trio.run hands over by place
-    async with open_sqlite_reader(store) as reader:
+    async with open_reader(store) as reader:
         roots = await reader.roots(limit=ROOTS_MAX)
         rows = [row for root in roots for row in await reader.tree_rows(tree_of(root.agent))]
         return [(row, state_of(row, await _last(reader, row), owned=owned)) for row in rows]
@@ -95,7 +95,7 @@ async def _last(reader: Reader, row: AgentRow) -> Outcome | None:
 
 
 async def _agent(store: str, path: str, width: int, limit: int | None) -> list[Text]:
-    async with open_sqlite_reader(store) as reader:
+    async with open_reader(store) as reader:
         agent = AgentId(path.strip("/"))
         stored = await reader.load_agent(agent)
         if stored is None:

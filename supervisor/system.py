@@ -37,7 +37,7 @@ from .replies import Replies
 from .services import Services
 from .stopping import Stopping
 from .store.memory import open_memory_store
-from .store.sqlite import open_sqlite_store
+from .store.sqlite import open_sqlite_reader, open_sqlite_store
 from .waits import WaitGraph
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from actors.reports import Report
     from actors.usage import Price
 
-    from .store.base import Store
+    from .store.base import Reader, Store
 
 ON_EXIT: Final = ("suspend", "finish", "close")
 
@@ -137,6 +137,18 @@ def _open_store(store: str | os.PathLike[str] | Store | None, *, inline: bool) -
         msg = f"store={name!r}: PostgreSQL is not in this release; give the path of an SQLite file"
         raise UsageError(msg)
     return open_sqlite_store(name, owner=" ".join(sys.argv)[:200] or "python", inline=inline)
+
+
+def open_reader(store: str | os.PathLike[str]) -> AbstractAsyncContextManager[Reader]:
+    """Open a store for reading only, also while another process owns it.
+
+    Args:
+        store: the path of an SQLite file.
+
+    Raises:
+        UsageError: it is no file name. Corrupt, NewerSchema, Unavailable: it is no store, or cannot be read.
+    """
+    return open_sqlite_reader(store)
 
 
 def _model_builder(stack: AsyncExitStack) -> Callable[[ModelSpec], Model]:
