@@ -105,6 +105,9 @@ _COUNTED: Final = (
 )
 
 
+_LANE: Final = LaneBound()
+
+
 @attrs.frozen(kw_only=True)
 class Limits:
     """Bounds of one agent. Everything is bounded; raise what your case needs.
@@ -130,8 +133,8 @@ class Limits:
     calls_per_response: int = 128
     result_chars: int = 64_000
     output_repairs: int = 2
-    steer: LaneBound = LaneBound()
-    send: LaneBound = LaneBound()
+    steer: LaneBound = _LANE
+    send: LaneBound = _LANE
     first_event_s: float = 120.0
     between_events_s: float = 60.0
     attempts: int = 4

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from .transcript import Window
 
 
+# ruff: noqa: D102 - the context's own methods say what each verb of the Protocol does
+
+
 class ToolHost(Protocol):
     """The supervisor, as a tool's context sees it."""
 
@@ -117,7 +120,8 @@ class Context:
         """Start a child of this call's agent, its task accepted.
 
         Args:
-            agent: which. task: what it is asked first.
+            agent: which.
+            task: what it is asked first.
             key: the same key under this parent is the same child, also after a restart; by default made of this call
                 and the order of starts in it, so that a call that is run again finds its children again.
             budget: a bound of its own, below the parent's.

@@ -99,7 +99,7 @@ class ProviderError(CallboardError):
     kind = "provider"
     retryable: ClassVar[bool] = False
 
-    def __init__(  # noqa: PLR0913 - one keyword per fact the wire gives
+    def __init__(
         self,
         message: str,
         *,

@@ -45,7 +45,7 @@ class AgentSettled(Event):
 
 @attrs.frozen(kw_only=True)
 class AgentSuspended(Event):
-    """It stopped before it was done; the store owes the work. `reason`: `leaving`, `spec_missing`, `store`, …"""
+    """It stopped before it was done; the store owes the work. `reason`: such as `leaving`, `store`."""
 
     reason: str
 

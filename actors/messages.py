@@ -162,9 +162,10 @@ class Outcome:
     """How a turn ended, as it is stored; people are handed a `Report` made of it.
 
     Attributes:
-        text: the last response's text. output: JSON text of the structured answer, or None; output_type: its type's name.
+        text: the last response's text.
+        output: JSON text of the structured answer, or None. output_type: its type's name.
         usage, spent: of the run so far. cost_known: False where a model without a price was used.
-        tool_calls: how many calls the run made; `calls` lists the last of them.
+        calls: the run's tool calls, the last 64.
     """
 
     path: AgentId
