@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import types
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import attrs
 import jsonschema_rs
@@ -127,6 +127,7 @@ def names_of(schema: Schema) -> str:
 # -- checking ----------------------------------------------------------------------------------------------------
 
 
+@final
 class Checker:
     """A compiled schema.
 

@@ -10,7 +10,7 @@ import copy
 import inspect
 import random
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import trio
@@ -95,6 +95,7 @@ def _resumed_at(steps: Sequence[Step], responses: int) -> int:
     return place
 
 
+@final
 class Script:
     """A model that plays steps: an `actors.ports.Model`.
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from typing import TYPE_CHECKING
+
 import attrs
 import hypothesis.strategies as st
 import pytest
@@ -43,6 +46,7 @@ from actors.ports import (
     ToolOffer,
     WireCall,
 )
+from actors.testing.check_model import check_model
 from actors.transcript import (
     CallBlock,
     Conversation,
@@ -55,6 +59,11 @@ from actors.transcript import (
     Stop,
     TextBlock,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from actors.testing.check_model import Answer
 
 TURN = TurnId("a:t1")
 
@@ -398,6 +407,17 @@ def test_a_script_is_a_free_model_with_a_name() -> None:
     script = Script({"a": "Hello."}, name="small", context_window=100)
     assert (script.id, script.name, script.free, script.context_window) == ("script:small", "small", True, 100)
     assert trio.run(texts, script, "a") == ["Hello."]
+
+
+@contextlib.asynccontextmanager
+async def opened(answer: Answer) -> AsyncIterator[Model]:
+    """A script in which one function answers everything."""
+    yield Script({"reviewer": answer}, delta_chars=5)
+
+
+async def test_a_script_is_what_every_model_is(autojump_clock: trio.abc.Clock) -> None:
+    """It passes the conformance suite that models behind a network pass."""
+    await check_model(opened)
 
 
 # -- what scripts read of a request ------------------------------------------------------------------------------
