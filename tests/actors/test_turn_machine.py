@@ -1,0 +1,303 @@
+"""The turn's core under everything that can come, legal and not, in any order, with commits that fail and restarts.
+
+A quick search by default; `CALLBOARD_SEARCH=20` looks through twenty times as much.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import Phase as Search
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from actors.agent import Drain
+from actors.budget import Limits
+from actors.changes import CallState
+from actors.content import Text
+from actors.errors import Broken, InternalError, UsageError
+from actors.ids import CallId
+from actors.messages import Lane, ReceiptState
+from actors.moves import (
+    Admitted,
+    Begin,
+    CallOutcome,
+    CallsReturned,
+    CommitFailed,
+    Cut,
+    Failed,
+    HookReturned,
+    Looked,
+    MustWait,
+    NotAdmitted,
+    Phase,
+    Point,
+    Responded,
+    SuspendAsked,
+    TurnSpec,
+)
+from actors.ports import Response, Served, WireCall
+from actors.transcript import ReasoningBlock, ResultStatus, Stop, TextBlock
+from actors.turn import step
+from actors.usage import Amounts, Usage
+from tests.actors.turnkit import HELD, SPENT, TOOLS, exhausted
+from tests.actors.turnsim import NUMBER, Sim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SEARCH = int(os.environ.get("CALLBOARD_SEARCH", "1"))
+FAULT = st.sampled_from([None] * 12 + ["lost", "applied", "fenced", "conflict"])
+CALL = st.builds(
+    WireCall,
+    st.sampled_from("stuvwxyz"),
+    st.sampled_from(["look", "look", "put", "write", "write", "deploy", "mount", "note", "fly"]),
+    st.sampled_from(['{"path": "a", "key": "a", "text": "a"}', '{"path": "a"}', '{"key": "b"}', "{}", "{}", ""]),
+    st.sampled_from([None] * 7 + ["malformed_json"]),
+)
+TEXT = st.sampled_from(["", "so", "41", "41"]).map(TextBlock)
+BLOCKS = st.lists(st.one_of(CALL, CALL, TEXT, TEXT, st.just(ReasoningBlock("why"))), max_size=4).map(tuple)
+STOP = st.sampled_from([Stop.END_TURN] * 6 + list(Stop))
+STATUS = st.sampled_from([ResultStatus.OK] * 3 + [ResultStatus.ERROR, ResultStatus.TIMEOUT])
+REFUSALS = (exhausted(), exhausted(), exhausted("seconds"), UsageError("no price"))
+SPEC = st.builds(
+    TurnSpec,
+    st.builds(
+        Limits,
+        model_calls_per_turn=st.integers(1, 5),
+        invalid_responses=st.integers(1, 3),
+        identical_failures=st.integers(1, 2),
+        parallel_calls=st.integers(1, 3),
+        calls_per_response=st.integers(1, 4),
+        output_repairs=st.integers(0, 1),
+    ),
+    st.builds(Drain, st.sampled_from(["one", "all"]), st.sampled_from(["one", "all"])),
+    st.one_of(st.just(frozenset()), st.frozensets(st.sampled_from(list(Point)))),
+    st.sampled_from(["wrap_up", "wrap_up", "park", "fail"]),
+    st.sampled_from([None, None, NUMBER]),
+)
+EVENTS = (
+    Begin(0.0),
+    HookReturned(0.0),
+    Looked(0.0, (), TOOLS),
+    Admitted(0.0, "never", HELD),
+    MustWait(0.0),
+    NotAdmitted(0.0, exhausted()),
+    Responded(0.0, Served(Response((), Stop.END_TURN), Usage(), 0, 1, "x"), SPENT),
+    Failed(0.0, Broken("x")),
+    CallsReturned(0.0, (CallOutcome(CallId("lead:t1.9.9"), ResultStatus.OK, (Text("x"),)),)),
+    Cut(0.0, reason="x"),
+    SuspendAsked(0.0),
+    CommitFailed(0.0, Broken("x")),
+)
+WANTED = {
+    Begin: {Phase.OPENING},
+    HookReturned: {Phase.HOOK},
+    Looked: {Phase.LOOKING},
+    Admitted: {Phase.ADMITTING},
+    MustWait: {Phase.ADMITTING},
+    NotAdmitted: {Phase.ADMITTING},
+    Responded: {Phase.ASKING},
+    Failed: {Phase.ASKING},
+    CallsReturned: set[Phase](),  # this one is of no call that runs
+    Cut: set(Phase) - {Phase.OPENING, Phase.OVER},
+    SuspendAsked: set(Phase) - {Phase.OPENING, Phase.OVER},
+    CommitFailed: set(Phase) - {Phase.OVER},
+}
+
+
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+def waits_for(*phases: Phase) -> Callable[[F], F]:
+    """The turn is in one of these phases."""
+    return precondition(lambda self: self.sim.state is not None and self.sim.state.phase in phases)
+
+
+UNDER_WAY = (Phase.HOOK, Phase.LOOKING, Phase.ADMITTING, Phase.ASKING, Phase.RUNNING)
+
+
+class TurnMachine(RuleBasedStateMachine):
+    """The rules; `Sim` holds what must hold."""
+
+    sim: Sim
+
+    @initialize(spec=SPEC)
+    def set_up(self, spec: TurnSpec) -> None:
+        """An agent with a message."""
+        self.sim = Sim(spec)
+        self.sim.post(Lane.SEND)
+
+    def take(self, event: Any, fault: str | None) -> None:
+        """Take an input at a later time; a commit of it fails so."""
+        self.sim.fault = fault
+        self.sim.take(event)
+
+    # -- the turn's own way ----------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.sim.state is None or self.sim.state.phase is Phase.OVER)
+    @rule(new_run=st.booleans(), fault=FAULT)
+    def begin(self, new_run: bool, fault: str | None) -> None:  # noqa: FBT001
+        """A turn begins, or recovery."""
+        self.sim.now += 1
+        self.sim.fault = fault
+        self.sim.begin(new_run=new_run)
+
+    @waits_for(Phase.HOOK)
+    @rule(error=st.sampled_from([None, None, None, UsageError("hook")]), fault=FAULT)
+    def hook_returns(self, error: UsageError | None, fault: str | None) -> None:
+        """Hooks are done, or one of them fails."""
+        assert self.sim.hook
+        self.sim.hook = False
+        self.take(HookReturned(self.sim.now, error, None if error else TOOLS), fault)
+
+    @waits_for(Phase.LOOKING)
+    @rule(withdrawn=st.sampled_from([None] * 5 + [0, 1]), fault=FAULT)
+    def look(self, withdrawn: int | None, fault: str | None) -> None:
+        """The mailbox answers; someone may withdraw one of the messages before the commit."""
+        assert self.sim.looking
+        self.sim.looking = False
+        looked = self.sim.look()
+        if withdrawn is not None:
+            self.sim.move(ReceiptState.QUEUED, ReceiptState.WITHDRAWN, withdrawn)
+        self.take(looked, fault)
+
+    @waits_for(Phase.ADMITTING)
+    @rule(what=st.sampled_from(["admit", "admit", "admit", "wait", "refuse"]), which=st.integers(0, 3), fault=FAULT)
+    def gate(self, what: str, which: int, fault: str | None) -> None:
+        """The gate lets the request in, has no place, or the budget refuses."""
+        sim, admit = self.sim, self.sim.admit
+        assert admit is not None
+        sim.admit = None
+        if what == "wait" and not admit.wait:
+            self.take(MustWait(sim.now), fault)
+        elif what == "refuse":
+            self.take(NotAdmitted(sim.now, REFUSALS[which]), fault)
+        else:
+            ticket = f"t{len(sim.tickets)}"
+            sim.tickets[ticket] = "held"
+            self.take(Admitted(sim.now, ticket, HELD), fault)
+
+    @waits_for(Phase.ASKING)
+    @rule(
+        blocks=BLOCKS, stop=STOP, refused=st.sampled_from([0, 0, 0, 1, 2]), cost=st.sampled_from([3, None]), fault=FAULT
+    )
+    def respond(self, blocks: tuple[Any, ...], stop: Stop, refused: int, cost: int | None, fault: str | None) -> None:
+        """The model answers; the budget may not grant all of its calls."""
+        self.sim.now += 0.5
+        calls = sum(isinstance(block, WireCall) for block in blocks)
+        served = Served(Response(blocks, stop), Usage(fresh=1, visible=len(blocks)), cost, 1, "x")
+        granted = max(calls - refused, 0) if calls else None
+        self.take(Responded(self.sim.now, served, SPENT, granted), fault)
+
+    @waits_for(Phase.ASKING)
+    @rule(error=st.sampled_from([Broken("cut off"), exhausted()]), fault=FAULT)
+    def request_fails(self, error: Any, fault: str | None) -> None:
+        """The request comes to nothing."""
+        self.take(Failed(self.sim.now, error, Usage(fresh=1), Amounts(cost=1)), fault)
+
+    @waits_for(Phase.RUNNING)
+    @rule(picks=st.lists(st.integers(0, 3), min_size=1, max_size=3), status=STATUS, fault=FAULT)
+    def calls_end(self, picks: list[int], status: ResultStatus, fault: str | None) -> None:
+        """Some of the calls that run return, in any order, together."""
+        outcomes = self.outcomes(picks, status)
+        for outcome in outcomes:
+            del self.sim.running[outcome.call]
+        running = dict(self.sim.running)
+        self.take(CallsReturned(self.sim.now, outcomes), fault)
+        assert running.keys() <= self.sim.running.keys() or not self.sim.running
+
+    def outcomes(self, picks: list[int], status: ResultStatus) -> tuple[CallOutcome, ...]:
+        """What some of the running calls gave."""
+        open_now = list(self.sim.running)
+        found = dict.fromkeys(open_now[pick % len(open_now)] for pick in picks)
+        return tuple(CallOutcome(call, status, (Text(f"of {call}"),)) for call in found)
+
+    # -- what comes in between -------------------------------------------------------------------------------------
+
+    @rule(lane=st.sampled_from([Lane.SEND, Lane.STEER]), typed=st.sampled_from([False, False, True]))
+    def post(self, lane: Lane, typed: bool) -> None:  # noqa: FBT001
+        """Someone sends a message."""
+        if len(self.sim.messages) < 12:
+            self.sim.post(lane, output=NUMBER.name if typed else None)
+
+    @rule(number=st.integers(0, 3), what=st.sampled_from(["withdraw", "hold", "wake"]))
+    def move(self, number: int, what: str) -> None:
+        """Someone takes a message back, holds or wakes it."""
+        queued, held = ReceiptState.QUEUED, ReceiptState.HELD
+        frm, to = {
+            "withdraw": (queued, ReceiptState.WITHDRAWN),
+            "hold": (queued, held),
+            "wake": (held, queued),
+        }[what]
+        self.sim.move(frm, to, number)
+
+    @waits_for(*UNDER_WAY)
+    @rule(
+        abort=st.booleans(),
+        blocks=BLOCKS,
+        half=st.sampled_from(["", " ", "ha"]),
+        picks=st.lists(st.integers(0, 3), max_size=2),
+        fault=FAULT,
+    )
+    def cut(self, abort: bool, blocks: tuple[Any, ...], half: str, picks: list[int], fault: str | None) -> None:  # noqa: FBT001
+        """An abort, or a steer that interrupts."""
+        sim = self.sim
+        assert sim.state is not None
+        sim.post(Lane.CONTROL if abort else Lane.STEER, interrupt=not abort)
+        control = tuple(queued for queued in sim.mail if queued.envelope.lane is Lane.CONTROL) if abort else ()
+        sim.admit, sim.hook, sim.looking = None, False, False
+        fields: dict[str, Any] = {"control": control, "reason": "enough" if abort else None}
+        if sim.state.phase is Phase.ASKING:
+            fields |= {"blocks": blocks, "half": half, "usage": Usage(fresh=1), "spent": Amounts(cost=2), "model": "x"}
+        if sim.state.phase is Phase.RUNNING and picks:
+            fields["outcomes"] = self.outcomes(picks, ResultStatus.OK)
+            for outcome in fields["outcomes"]:
+                del sim.running[outcome.call]
+        self.take(Cut(sim.now, **fields), fault)
+        if abort and fault is None:
+            assert sim.state.phase is Phase.OVER
+        assert not sim.running
+
+    @waits_for(*UNDER_WAY)
+    @rule(fault=FAULT)
+    def leave(self, fault: str | None) -> None:
+        """It is to stop at its next commit."""
+        self.take(SuspendAsked(self.sim.now), fault)
+
+    @precondition(lambda self: self.sim.state is not None)
+    @rule()
+    def crash(self) -> None:
+        """The process dies."""
+        self.sim.crash()
+
+    @precondition(lambda self: self.sim.state is not None)
+    @rule()
+    def what_has_no_place_is_refused(self) -> None:
+        """Every input that nothing was asked for raises, and changes nothing."""
+        state = self.sim.state
+        assert state is not None
+        before = dict(vars(state))
+        for event in EVENTS:
+            if state.phase in WANTED[type(event)]:
+                continue
+            with pytest.raises(InternalError):
+                step(state, event)
+        settled = next((call for call in state.calls if call.state is not CallState.STARTED), None)
+        if settled is not None:
+            late = CallOutcome(settled.block.id, ResultStatus.OK, (Text("late"),))
+            with pytest.raises(InternalError):
+                step(state, CallsReturned(0.0, (late,)))
+        assert vars(state) == before
+
+
+TurnMachine.TestCase.settings = settings(
+    max_examples=120 * SEARCH,
+    stateful_step_count=40,
+    phases=[Search.explicit, Search.reuse, Search.generate, Search.shrink],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+test_what_holds_whatever_comes = TurnMachine.TestCase

@@ -1,0 +1,406 @@
+"""A simulated shell for the turn's core: a real store, a gate that may refuse, tools that end in any order.
+
+It commits what a step decided, performs its actions, and checks after each step what must hold whatever comes. A
+crash forgets all but the store; what was started outside of it stays started.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, TypeVar, assert_never
+
+from actors.changes import AgentRow, CallRow, CallState, ChangeSet, Claim, Enqueue, Move, OutcomeRow, Put
+from actors.content import Text
+from actors.errors import CallboardError, Conflict, Unavailable
+from actors.happenings import RequestFailed, ResponseEnded, ToolEnded, ToolStarted, TurnEnded
+from actors.ids import MessageId, TreeId, turn_id
+from actors.mailbox import Mailbox
+from actors.messages import Envelope, Lane, LaneBound, Purpose, Queued, ReceiptState
+from actors.moves import (
+    Abandon,
+    Admit,
+    Ask,
+    Begin,
+    CallHook,
+    CallView,
+    CancelCalls,
+    CommitFailed,
+    CutStream,
+    Look,
+    Looked,
+    Over,
+    Phase,
+    StartCall,
+    Tell,
+    TurnSpec,
+    TurnState,
+)
+from actors.output import output_spec
+from actors.tools import Effect
+from actors.transcript import MessageRecord, ResponseRecord, ResultRecord, ResultStatus, owes_response, problems
+from actors.turn import step
+from actors.usage import NOTHING, Amounts
+from supervisor.store.memory import open_memory_store
+from tests.actors.turnkit import AGENT, TOOLS, row
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from actors.changes import Operation
+    from actors.ids import CallId
+    from actors.moves import Action, Input, Step
+    from actors.transcript import Record
+    from supervisor.store.memory_rows import Agent
+
+R = TypeVar("R")
+TREE = TreeId("lead")
+NUMBER = output_spec(int, "a simulation")
+REPEATABLE = frozenset({Effect.PURE, Effect.IDEMPOTENT})
+
+
+def at_once(coroutine: Coroutine[object, object, R]) -> R:
+    """The value of a coroutine that never yields."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        value: R = stop.value
+        return value
+    raise AssertionError("it yielded")
+
+
+class Sim:
+    """One agent, its store, and what the world outside remembers of it.
+
+    Attributes:
+        state: of the turn under way, or None. admit, hook, looking: what is asked for and not answered.
+        running: calls that run. tickets: each ticket ever admitted, and what became of it.
+        fault: how the next commit fails, if it has one: `lost`, `applied`, `fenced`, `conflict`.
+    """
+
+    def __init__(self, spec: TurnSpec) -> None:
+        self.spec = spec
+        self.store = open_memory_store(store_id="sim")
+        self.epoch = at_once(self.store.own(TREE))
+        self.write(Put(row()))
+        self.now = 0.0
+        self.state: TurnState | None = None
+        self.fault: str | None = None
+        self.admit: Admit | None = None
+        self.hook = self.looking = False
+        self.sends = False
+        self.running: dict[CallId, CallView] = {}
+        self.tickets: dict[str, str] = {}
+        self.starts: Counter[CallId] = Counter()
+        self.told: Counter[tuple[str, str]] = Counter()
+        self.ends: Counter[str] = Counter()
+        self.open_request = False
+        self.messages: dict[MessageId, Envelope] = {}
+        self.before: list[Record] = []
+        self.outcomes: dict[str, OutcomeRow] = {}
+        self.spent = self.floor = NOTHING
+        self.step_asked: dict[str, int] = {}
+
+    # -- the store -----------------------------------------------------------------------------------------------
+
+    def write(self, *operations: Operation, fenced: bool = True) -> None:
+        """Commit, as the owner or as anyone."""
+        self.store.commit_nowait(ChangeSet(TREE, self.epoch if fenced else None, operations))
+
+    @property
+    def stored(self) -> Agent:
+        """What the store has of the agent."""
+        return self.store._tables.agents[AGENT]
+
+    @property
+    def mail(self) -> list[Queued]:
+        """What waits, in order."""
+        found = self.stored.waiting.values()
+        return sorted((Queued(m.seq, m.envelope, m.state) for m in found), key=lambda queued: queued.seq)
+
+    @property
+    def rows(self) -> dict[str, CallRow]:
+        """The call rows."""
+        return self.store._tables.calls.get(AGENT, {})
+
+    def post(self, lane: Lane, *, output: str | None = None, interrupt: bool = False) -> None:
+        """Someone sends a message."""
+        name = MessageId(f"m{len(self.messages)}")
+        purpose = Purpose.ABORT if lane is Lane.CONTROL else Purpose.TASK
+        envelope = Envelope(name, AGENT, lane, (Text(name),), purpose=purpose, output=output, interrupt=interrupt)
+        self.messages[name] = envelope
+        self.write(Enqueue(envelope, LaneBound()), fenced=False)
+
+    def move(self, frm: ReceiptState, to: ReceiptState, number: int) -> None:
+        """Someone withdraws, holds or wakes a message."""
+        found = [queued for queued in self.mail if queued.state is frm and queued.envelope.lane is not Lane.CONTROL]
+        if found:
+            one = found[number % len(found)].envelope.id
+            self.write(Move(AGENT, (frm,), to, (one,)), fenced=False)
+
+    # -- the turn ------------------------------------------------------------------------------------------------
+
+    def begin(self, *, new_run: bool) -> None:
+        """A turn begins, or goes on with what the store has (as an actor does it)."""
+        self.told.clear()
+        self.epoch = at_once(self.store.own(TREE))
+        control = tuple(queued.envelope.id for queued in self.mail if queued.envelope.lane is Lane.CONTROL)
+        if control:  # an abort that no turn carried out
+            self.write(Claim(AGENT, control, turn_id(AGENT, self.stored.row.turns)))
+        found, records = self.stored.row, self.stored.records
+        opened = found.open
+        self.spent = without_time(found.spent)
+        if opened is None:
+            self.state = TurnState(self.spec, found, len(records), new_run=new_run)
+            self.take(Begin(self.now))
+            return
+        self.spent += opened.held
+        last = records[-1] if records else None
+        calls = tuple(self.view(block.id, last) for block in last.calls) if isinstance(last, ResponseRecord) else ()
+        output = NUMBER if opened.output is not None else None
+        self.state = TurnState(self.spec, found, len(records), new_run=False, output=output)
+        response = last if isinstance(last, ResponseRecord) else None
+        self.take(Begin(self.now, calls, owed=bool(opened.step) and owes_response(last), last=response))
+
+    def view(self, call: CallId, response: ResponseRecord) -> CallView:
+        """A call as the store has it."""
+        block = next(block for block in response.calls if block.id == call)
+        found = self.rows.get(call)
+        tool = TOOLS.get(block.name)
+        if found is not None and found.state is CallState.SETTLED:
+            return CallView(block, CallState.SETTLED, tool, tries=found.tries, result=found.result)
+        assert found is not None, "TOL-2: every call of an open batch has its row"
+        parsed = None if tool is None else tool.parse(block.arguments)
+        arguments = getattr(parsed, "arguments", None)
+        assert tool is not None, "what has no tool was settled at once"
+        assert arguments is not None, "and so was what does not fit"
+        keys, exclusive = tool.keys(arguments)
+        return CallView(block, found.state, tool, arguments, keys, exclusive, found.tries)
+
+    def look(self) -> Looked:
+        """What the mailbox offers."""
+        mail = Mailbox(self.mail).choose(self.spec.drain, sends=self.sends)
+        typed = mail[0].envelope.output if mail else None
+        return Looked(self.now, mail, TOOLS, NUMBER if typed else None)
+
+    def crash(self) -> None:
+        """The process is gone: only the store, and what was done outside, remain."""
+        self.state = None
+        self.admit, self.hook, self.looking, self.open_request = None, False, False, False
+        self.running.clear()
+        self.tickets = {name: "gone" if what == "held" else what for name, what in self.tickets.items()}
+
+    def take(self, event: Input) -> None:
+        """One step: decide, commit, and perform what rests on the commit."""
+        assert self.state is not None
+        before = self.state
+        made = step(before, event)
+        self.count(before, event)
+        if made.commit:
+            try:
+                self.commit(made)
+            except CallboardError as error:
+                self.count_back(before, event)
+                made = step(before, CommitFailed(self.now, error))
+                assert made.commit == ()
+        self.state = made.state
+        for action in made.actions:
+            self.perform(action)
+        self.check()
+
+    def commit(self, made: Step) -> None:
+        """Write, or fail as the fault says."""
+        fault, self.fault = self.fault, None
+        match fault:
+            case None:
+                pass
+            case "fenced":
+                at_once(self.store.own(TREE))
+            case "lost":
+                raise Unavailable("lost")
+            case "conflict":
+                raise Conflict("another was faster")
+            case _:
+                pass
+        self.write(*made.commit)
+        self.check_commit(made)
+        if fault == "applied":
+            raise Unavailable("written, and nobody knows")
+
+    # -- what is spent -------------------------------------------------------------------------------------------
+
+    def count(self, state: TurnState, event: Input) -> None:
+        """What an input costs is what the row must say."""
+        self.spent += cost_of(state, event)
+
+    def count_back(self, state: TurnState, event: Input) -> None:
+        """A commit that failed has written nothing (what was written all the same is read again)."""
+        self.spent -= cost_of(state, event)
+
+    # -- actions -------------------------------------------------------------------------------------------------
+
+    def perform(self, action: Action) -> None:
+        """Do what a step asks for, and see that it may be asked for now."""
+        match action:
+            case Tell():
+                self.hear(action)
+            case Look(sends=sends):
+                self.looking, self.sends = True, sends
+            case Admit():
+                self.admit = action
+            case CallHook():
+                self.hook = True
+            case Ask():
+                self.ask(action)
+            case StartCall(call=call):
+                self.start(call)
+            case CancelCalls(calls=calls):
+                for call_id in calls:
+                    self.running.pop(call_id, None)
+            case CutStream():
+                pass
+            case Abandon(ticket=ticket):
+                assert self.tickets[str(ticket)] == "held", "TURN-3"
+                self.tickets[str(ticket)] = "abandoned"
+            case Over():
+                self.over(action)
+            case _:
+                assert_never(action)
+
+    def hear(self, told: Tell) -> None:
+        """Each thing is told once, and what is told is so."""
+        assert self.state is not None
+        if told.event in (ResponseEnded, RequestFailed):
+            assert self.open_request, "TRN-4: an end of a response that was not open"
+            self.open_request = False
+        elif told.event is TurnEnded:
+            outcome = told.values["outcome"]
+            turn = turn_id(AGENT, self.stored.row.turns)
+            assert self.store._tables.outcomes[turn].outcome == outcome, "it is told after it is written"
+            self.ends[turn] += 1
+            assert self.ends[turn] == 1, "TRN-4"
+        elif told.event in (ToolStarted, ToolEnded):
+            self.told[told.event.__name__, str(told.values["call"])] += 1
+            if told.event is ToolEnded:
+                assert self.told["ToolEnded", str(told.values["call"])] == 1
+
+    def ask(self, ask: Ask) -> None:
+        """A request shows the provider a valid conversation that ends in something to answer."""
+        assert self.tickets[str(ask.ticket)] == "held", "TURN-3"
+        self.tickets[str(ask.ticket)] = "asked"
+        records = self.stored.records
+        assert records, "a request on nothing"
+        assert problems(records) == []
+        opened = self.stored.row.open
+        assert opened is not None
+        assert opened.asking
+        assert opened.held != NOTHING, "CON-4: the request that is owed is in the commit, with what it holds"
+        turn = turn_id(AGENT, opened.number)
+        assert ask.step == opened.step == self.step_asked.get(turn, 0) + 1
+        assert ask.step <= self.spec.limits.model_calls_per_turn, "TRN-7"
+        self.step_asked[turn] = ask.step
+        assert not self.open_request
+        self.open_request = True
+
+    def start(self, call: CallView) -> None:
+        """A call starts only from its row, and a once call once in its life."""
+        found, tool = self.rows[call.block.id], call.tool
+        assert found.state is CallState.STARTED, "TOL-3: on disk before it starts"
+        assert found.tries == call.tries
+        assert tool is not None
+        assert call.block.id not in self.running
+        self.starts[call.block.id] += 1
+        if tool.effect not in REPEATABLE:
+            assert self.starts[call.block.id] == 1, "TOL-3: never again"
+        self.running[call.block.id] = call
+        assert len(self.running) <= self.spec.limits.parallel_calls, "TOL-4"
+        assert len(self.running) == 1 or not any(other.exclusive for other in self.running.values())
+        keys = [key for other in self.running.values() for key in other.keys]
+        assert len(set(keys)) == len(keys), "TOL-4: one at a time per key"
+
+    def over(self, over: Over) -> None:
+        """Nothing is left in hand when a turn is over."""
+        assert self.state is not None
+        assert self.state.phase is Phase.OVER
+        assert self.state.calls == (), "TURN-1"
+        assert "held" not in self.tickets.values(), "TURN-3: a ticket was forgotten"
+        failed = over.failure is not None
+        if not failed:
+            assert self.state.pending == (), "TURN-2: something was not committed"
+            assert over.outcome is None or self.state.row == self.stored.row
+            assert not self.open_request, "TRN-4"
+            assert not self.running
+        if over.suspended is None:
+            assert self.stored.row.open is None
+            assert not self.stored.row.owes
+        self.open_request = False
+        self.running.clear()
+        self.admit, self.hook, self.looking = None, False, False
+
+    # -- what always holds ---------------------------------------------------------------------------------------
+
+    def check_commit(self, made: Step) -> None:
+        """What a commit may write."""
+        records = self.stored.records
+        assert records[: len(self.before)] == self.before, "records are append-only"
+        assert records[len(self.before) :] == list(made.records), "memory is what a reload would rebuild"
+        self.before = list(records)
+        assert made.state.head == len(records)
+        for found in (operation.row for operation in made.commit if isinstance(operation, Put)):
+            if isinstance(found, AgentRow):
+                assert without_time(found.spent) == self.spent, "BUD-7: what was fed in is in the row, once"
+                assert all(getattr(found.spent, name) >= getattr(self.floor, name) for name in AMOUNTS)
+                self.floor = found.spent
+                held = found.open.held if found.open is not None else NOTHING
+                assert (held != NOTHING) == (found.open is not None and found.open.asking)
+            elif isinstance(found, OutcomeRow):
+                assert found.turn not in self.outcomes, "one outcome per turn"
+                self.outcomes[found.turn] = found
+        consumed = [record.message for record in records if isinstance(record, MessageRecord)]
+        assert len(set(consumed)) == len(consumed), "CON-3: once"
+        for name, envelope in self.messages.items():
+            state = self.store._tables.messages[name].state
+            if envelope.lane is not Lane.CONTROL:
+                assert (name in consumed) == (state is ReceiptState.CONSUMED), "CON-4: in one place"
+
+    def check(self) -> None:
+        """TURN-1..3, and that what waits fits behind what is committed."""
+        state = self.state
+        assert state is not None
+        assert bool(state.calls) == (state.phase is Phase.RUNNING), "TURN-1"
+        held = [name for name, what in self.tickets.items() if what == "held"]
+        if state.phase is not Phase.ASKING:
+            assert held == ([] if state.ticket is None else [state.ticket]), "TURN-3"
+        if state.phase is Phase.RUNNING:
+            last = self.stored.records[-1]
+            assert isinstance(last, ResponseRecord), "TURN-1"
+            assert [call.block for call in state.calls] == list(last.calls)
+            for call in state.calls:
+                assert (call.state is CallState.STARTED) == (call.block.id in self.running)
+                assert self.rows[call.block.id].state is call.state
+            assert self.running, "a batch under way has something that runs"
+        elif state.phase is not Phase.OVER and state.response is None:
+            assert problems([*self.stored.records, *state.pending]) == [], "TURN-2"
+        if self.stored.row.open is None:
+            for found in self.rows.values():
+                assert found.result is not None
+                assert found.result.status is ResultStatus.UNKNOWN, "only calls of unknown end keep their row"
+            assert problems(self.stored.records) == []
+            results = [record for record in self.stored.records if isinstance(record, ResultRecord)]
+            assert len({record.call for record in results}) == len(results)
+
+
+AMOUNTS = ("input_tokens", "output_tokens", "cost", "model_calls", "tool_calls", "active_us")
+
+
+def without_time(spent: Amounts) -> Amounts:
+    """Amounts but for active time, which the simulation does not foretell."""
+    return spent - Amounts(active_us=spent.active_us)
+
+
+def cost_of(state: TurnState, event: Input) -> Amounts:
+    """What an input says was spent."""
+    if state.phase is not Phase.ASKING:
+        return NOTHING
+    spent: Amounts = getattr(event, "spent", NOTHING)
+    granted: int | None = getattr(event, "granted", None)
+    return spent + Amounts(tool_calls=granted or 0)
