@@ -37,6 +37,7 @@ MAY_HAVE: Final = "It may have taken effect: check before you repeat it."
 ABORTED: Final = "The run was aborted while this call was running. " + MAY_HAVE
 ABORTED_PURE: Final = "The run was aborted while this call was running."
 SKIPPED: Final = "Not run: the turn was stopped before this call started."
+NEEDS_APPROVAL: Final = "This call needs a person's approval, and none can be given here. Nothing was run."
 UNKNOWN: Final = "The host stopped while this call was running; its outcome is unknown. " + MAY_HAVE
 
 
@@ -58,6 +59,9 @@ def view(turn: TurnId, block: CallBlock, toolbox: Toolbox) -> CallView:
     parsed = tool.parse(block.arguments)
     if isinstance(parsed, Refusal):
         return _refused(turn, block, parsed.text)
+    if tool.needs_approval(parsed.arguments):  # until a turn can park for a decision (TOL-12), what asks for one fails
+        done = result(turn, block, ResultStatus.REFUSED, NEEDS_APPROVAL)
+        return CallView(block, CallState.SETTLED, result=done)
     keys, exclusive = tool.keys(parsed.arguments)
     return CallView(block, CallState.PLANNED, tool, parsed.arguments, keys, exclusive)
 
