@@ -6,40 +6,43 @@ models: it keeps rows, mailboxes and actors in step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 from weakref import WeakValueDictionary
 
+import attrs
 import trio
 
-from actors.agent import closure
-from actors.changes import Bump, ChangeSet, Claim, Enqueue, Move, Placed, Shut
+from actors.actor import Actor
+from actors.agent import Agent, closure
+from actors.changes import AgentRow, Bump, ChangeSet, Claim, Enqueue, Move, Placed, Shut
 from actors.errors import CallboardError, SpecMissing, StoreError, UnknownPath
+from actors.frames import Frames
 from actors.happenings import AgentSuspended, MessageAccepted, MessageDead, MessageHeld, SpecChanged
 from actors.ids import AgentId, MessageId, TreeId, tree_of, turn_id
 from actors.messages import Lane, Purpose, Queued, ReceiptState
+from actors.ref import Receipt
+from actors.watching import Board
 
 from .budgets import read_budget
+from .ledger import Ledger
+from .replies import Replies
+from .store.base import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from actors.actor import Actor
-    from actors.agent import Agent
-    from actors.changes import AgentRow, Operation, Value, Values
-    from actors.frames import Frames
+    from actors.changes import Operation, Value, Values
     from actors.happenings import Event
-    from actors.ref import Receipt
-    from actors.watching import Board
 
-    from .ledger import Ledger
-    from .replies import Replies
-    from .store.base import Store, StoredAgent
+    from .store.base import StoredAgent
 
 
 _SEEN_IN_MEMORY: Final = frozenset({Claim, Enqueue, Move, Shut})
 
 
 @final
+@attrs.define(eq=False, kw_only=True)
 class Kernel:
     """Rows, mailboxes and actors of one supervisor, in step.
 
@@ -48,34 +51,22 @@ class Kernel:
         KERNEL-2 a mailbox in memory changes only by `apply`, after the commit.
     """
 
-    def __init__(
-        self,
-        *,
-        store: Store,
-        ledger: Ledger,
-        board: Board,
-        frames: Frames,
-        replies: Replies,
-        registry: Mapping[str, Agent],
-        nursery: trio.Nursery,
-        token: str,
-    ) -> None:
-        self.store = store
-        self.ledger = ledger
-        self.board = board
-        self.frames = frames
-        self.replies = replies
-        self.registry = dict(registry)
-        self.nursery = nursery
-        self.actors: dict[AgentId, Actor] = {}
-        self.receipts: WeakValueDictionary[MessageId, Receipt] = WeakValueDictionary()
-        self.epochs: dict[TreeId, int] = {}
-        self.make_actor: Callable[[Agent, AgentRow], Actor]
-        self._token = token
-        self._made = 0
-        self._reading: dict[AgentId, trio.Event] = {}
-        self._early: dict[AgentId, list[Queued]] = {}
-        self._owning: dict[TreeId, trio.Lock] = {}
+    store: Store
+    ledger: Ledger
+    board: Board
+    frames: Frames
+    replies: Replies
+    registry: dict[str, Agent]
+    nursery: trio.Nursery
+    token: str
+    actors: dict[AgentId, Actor] = attrs.field(factory=dict, init=False)
+    receipts: WeakValueDictionary[MessageId, Receipt] = attrs.field(factory=WeakValueDictionary, init=False)
+    epochs: dict[TreeId, int] = attrs.field(factory=dict, init=False)
+    make_actor: Callable[[Agent, AgentRow], Actor] = attrs.field(init=False)
+    _made: int = attrs.field(default=0, init=False)
+    _reading: dict[AgentId, trio.Event] = attrs.field(factory=dict, init=False)
+    _early: dict[AgentId, list[Queued]] = attrs.field(factory=dict, init=False)
+    _owning: dict[TreeId, trio.Lock] = attrs.field(factory=dict, init=False)
 
     def now(self) -> float:
         """Seconds on Trio's clock."""
@@ -84,7 +75,7 @@ class Kernel:
     def new_message_id(self) -> MessageId:
         """An id that no other process makes."""
         self._made += 1
-        return MessageId(f"m-{self._token}-{self._made}")
+        return MessageId(f"m-{self.token}-{self._made}")
 
     # -- commits ---------------------------------------------------------------------------------------------------
 

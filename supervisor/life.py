@@ -82,8 +82,12 @@ class Life:
         parts.children.questions_over(actor.path)
         if outcome is not None:
             actor.last = outcome
-            run_over = over.suspended is not None or not actor.mailbox.wants_turn
-            parts.replies.turn_over(outcome, run_over=run_over, parked=over.suspended is not None)
+            if over.suspended is not None:
+                parts.replies.turn_parked(outcome)
+            else:
+                parts.replies.turn_over(outcome)
+            if over.suspended is not None or not actor.mailbox.wants_turn:
+                parts.replies.run_over(outcome)
             if outcome.status is Status.ABORTED:
                 self._aborted(actor, outcome)
         if over.suspended is not None:

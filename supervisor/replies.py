@@ -126,13 +126,15 @@ class Replies:
         """An open turn consumed messages: its outcome is their reply."""
         self._consumed.setdefault(turn, []).extend(messages)
 
-    def turn_over(self, outcome: Outcome, *, run_over: bool, parked: bool) -> None:
-        """A turn ended, or was `parked`: then it is open still, and will have another outcome."""
-        consumed = self._consumed.get(outcome.turn, ()) if parked else self._consumed.pop(outcome.turn, ())
-        for message in consumed:
+    def turn_over(self, outcome: Outcome) -> None:
+        """A turn ended."""
+        for message in self._consumed.pop(outcome.turn, ()):
             self.reply(message, outcome)
-        if run_over:
-            self.run_over(outcome)
+
+    def turn_parked(self, outcome: Outcome) -> None:
+        """A turn was parked: it is open still, and will have another outcome."""
+        for message in self._consumed.get(outcome.turn, ()):
+            self.reply(message, outcome)
 
     def run_over(self, outcome: Outcome) -> None:
         """A run ended: all who wait for it hear its last outcome."""

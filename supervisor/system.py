@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
+import attrs
 import sniffio
 import trio
 
 from actors.actor import Actor
 from actors.agent import closure
+from actors.budget import Budget
 from actors.errors import InsideLoop, Unfinished, UsageError
 from actors.frames import Frames
 from actors.hooks import points_of
 from actors.moves import TurnSpec
 from actors.running import Runner
+from actors.usage import Price
 from actors.watching import Board
 
 from .budgets import read_budget
@@ -41,19 +45,17 @@ from .store.sqlite import open_sqlite_reader, open_sqlite_store
 from .waits import WaitGraph
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
     import httpx
 
     from actors.agent import Agent, Child
-    from actors.budget import Budget
     from actors.changes import AgentRow
     from actors.ids import AgentId
     from actors.models.spec import ModelSpec
     from actors.ports import Model
     from actors.reports import Report
-    from actors.usage import Price
 
     from .store.base import Reader, Store
 
@@ -104,11 +106,9 @@ async def open_supervisor(
         opened = await stack.enter_async_context(_open_store(store, inline=inline))
         async with trio.open_nursery() as tools, trio.open_nursery() as actors:
             parts = _assemble(
-                store=opened,
-                registry=closure(agents),
-                budget=budget,
-                prices=prices or {},
-                permits=permits,
+                opened,
+                closure(agents),
+                spending=_Spending(budget, prices or {}, permits),
                 nurseries=(tools, actors),
                 options=Options(models.default, models.resolve, grace, hard, durable=store is not None),
                 inline=inline,
@@ -169,13 +169,20 @@ def _model_builder(stack: AsyncExitStack) -> Callable[[ModelSpec], Model]:
     return build
 
 
+@attrs.frozen
+class _Spending:
+    """What bounds and prices the whole supervisor."""
+
+    budget: Budget | None
+    prices: Mapping[str, Price]
+    permits: int
+
+
 def _assemble(
-    *,
     store: Store,
     registry: Mapping[str, Agent],
-    budget: Budget | None,
-    prices: Mapping[str, Price],
-    permits: int,
+    *,
+    spending: _Spending,
     nurseries: tuple[trio.Nursery, trio.Nursery],
     options: Options,
     inline: bool,
@@ -183,17 +190,17 @@ def _assemble(
     tools, actors = nurseries
     graph = WaitGraph()
     frames = Frames(graph.leave)
-    ledger = Ledger(budget)
+    ledger = Ledger(spending.budget)
     board = Board()
     replies = Replies(graph, frames)
-    gateway = Gateway(ledger, prices=prices, permits=permits, waits=graph)
+    gateway = Gateway(ledger, prices=spending.prices, permits=spending.permits, waits=graph)
     kernel = Kernel(
         store=store,
         ledger=ledger,
         board=board,
         frames=frames,
         replies=replies,
-        registry=registry,
+        registry=dict(registry),
         nursery=actors,
         token=secrets.token_hex(4),
     )
@@ -258,6 +265,7 @@ async def _leave(parts: Parts, mode: str, grace_s: float, hard_s: float) -> None
     with trio.CancelScope(shield=True) as scope:
         scope.deadline = trio.current_time() + grace_s + 2 * hard_s + 1
         await parts.stopping.leave(mode, grace_s, hard_s)
+        await parts.stopping.unwound(hard_s)
     parts.board.end()
     parts.replies.fail_all(Unfinished("the supervisor was left; with a store, resume() goes on"))
     stuck = parts.stopping.stuck()
