@@ -165,7 +165,7 @@ class Books:
         assert ticket.reservation is not None, "TICKET-2: an open attempt has its reservation"
         attempt.open = False
         spent = Amounts(usage.input_tokens, usage.output_tokens, cost or 0, 1)
-        self._ledger.settle(ticket.reservation, spent)
+        overrun = self._ledger.settle(ticket.reservation, spent)
         if ticket.book.pool.timed:
             ticket.book.pool.correct(ticket.held.tokens, spent.tokens, self._clock())
         ticket.reservation = None
@@ -181,6 +181,7 @@ class Books:
                 error=error,
                 usage=usage,
                 cost=cost,
+                overrun=overrun,
                 latency_s=self._clock() - attempt.started_at,
                 queued_s=ticket.queued_s,
             )

@@ -48,6 +48,7 @@ class Accounted:
     Attributes:
         request, number: together they are unique. outcome: `ok`, `failed` or `cut`. error: its kind and reason.
         usage: tokens, estimated where nobody reported them. cost: picodollars, None where no price is known.
+        overrun: what it took more than was reserved for it.
         latency_s: from sending to the end. queued_s: of the request, waiting for a permit.
     """
 
@@ -59,6 +60,7 @@ class Accounted:
     error: str | None
     usage: Usage
     cost: int | None
+    overrun: Amounts
     latency_s: float
     queued_s: float
 

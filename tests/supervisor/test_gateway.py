@@ -185,6 +185,7 @@ async def test_req_7_a_call_is_accounted_with_its_true_figures(autojump_clock: t
     assert (ticket.usage, ticket.cost_known, ticket.held) == (served.usage, True, NOTHING)
     assert rig.ledger.snapshot(LEAD).spent == ticket.charged
     (record,) = rig.accounted
+    assert record.overrun == NOTHING
     assert (record.outcome, record.number, record.latency_s, record.queued_s) == ("ok", 1, 2.5, 0.0)
     rig.check_even()
 
@@ -195,6 +196,16 @@ async def test_req_7_unreported_tokens_are_estimated_and_never_zero(autojump_clo
     await rig.ask(Steps(pieces(TextPiece("x" * 30), end=Response((TextBlock("x" * 30),), Stop.END_TURN))))
     assert rig.ticket is not None
     assert rig.ticket.usage == Usage(fresh=116, visible=10)
+    rig.check_even()
+
+
+async def test_bud_2_what_a_call_takes_more_than_reserved_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    """The record of the attempt has the overrun, and the account has it too."""
+    rig = Rig()
+    model = Steps(Response((TextBlock("x"),), Stop.END_TURN, ReportedUsage(input=1000, output=5)))
+    await rig.ask(model)
+    assert rig.accounted[0].overrun == Amounts(input_tokens=1000 - 116)
+    assert rig.ledger.snapshot(LEAD).overrun == rig.accounted[0].overrun
     rig.check_even()
 
 
@@ -737,7 +748,8 @@ async def test_gat_3_a_helper_request_takes_no_second_permit(autojump_clock: tri
     outer = rig.gateway.admit_nowait(LEAD, (model,), 300)
     assert outer is not None
     assert rig.gateway.admit_nowait(LEAD, (model,), 300) is None
-    helper = rig.gateway.admit_nowait(LEAD, (model,), 300, within=outer)
+    flaky = Steps(Broken("cut", reason="stream_truncated"), HELLO)  # its second attempt takes none either
+    helper = rig.gateway.admit_nowait(LEAD, (flaky,), 300, within=outer)
     assert helper is not None
     assert helper.held.model_calls == 1
     await rig.gateway.call(helper, request(), rig.notes)
