@@ -217,4 +217,6 @@ def _live(common: Common) -> bool:
 def _screen(common: Common) -> Screen:
     if common.json:
         return json_screen(sys.stdout, sys.stderr)
-    return LiveScreen(Console()) if _live(common) else plain_screen(sys.stderr)
+    if _live(common):
+        return LiveScreen(Console(), "Ctrl-C ends it" if common.store is None else "Ctrl-C suspends")
+    return plain_screen(sys.stderr)

@@ -31,7 +31,6 @@ from actors.happenings import (
     ResponseEnded,
     TextDelta,
     ToolEnded,
-    ToolLate,
     ToolProgress,
     ToolStarted,
     ToolStuck,
@@ -222,8 +221,6 @@ def notable(event: Event) -> str | None:
             return f"budget {stage}: {dimension} {spent} of {limit}"
         case ToolStuck(name=name):
             return f"{clean(name)} was left behind and still runs"
-        case ToolLate(name=name):
-            return f"{clean(name)} returned after it was given up"
         case MessageDead(reason=reason):
             return f"a message will not be answered: {clean(reason)}"
         case PostRefused(error=error):

@@ -177,21 +177,23 @@ def _bar(line: Text, row: Row, width: int, glyphs: Glyphs) -> None:
     line.append(figures)
 
 
+_WORDS: Final = (
+    (Look.BUSY, "at work"),
+    (Look.WAITING, "waiting"),
+    (Look.PAUSED, "paused"),
+    (Look.DONE, "done"),
+    (Look.FAILED, "failed"),
+    (Look.STOPPED, "stopped"),
+)
+
+
 def totals(board: Board, seconds: float) -> list[str]:
     """The parts of the line that sums up: agents, tokens, cost, time."""
-    words = (
-        (Look.BUSY, "at work"),
-        (Look.WAITING, "waiting"),
-        (Look.PAUSED, "paused"),
-        (Look.DONE, "done"),
-        (Look.FAILED, "failed"),
-        (Look.STOPPED, "stopped"),
-    )
-    parts = [f"{board.counts[look]:,} {word}" for look, word in words if board.counts[look]]
-    if len(parts) > 1:
-        parts = [plural(len(board), "agent") + ": " + ", ".join(parts)]
-    elif parts:
-        parts = [plural(len(board), "agent") + " " + parts[0].split(" ", 1)[1]]
+    looks = [f"{board.counts[look]:,} {word}" for look, word in _WORDS if board.counts[look]]
+    agents = plural(len(board), "agent")
+    parts = [
+        f"{agents}: {', '.join(looks)}" if len(looks) > 1 else f"{agents} {''.join(looks).partition(' ')[2]}".rstrip()
+    ]
     parts.append(plural(board.tokens, "token"))
     if board.responses:
         parts.append(money(board.cost, known=board.cost_known))
@@ -202,8 +204,11 @@ def totals(board: Board, seconds: float) -> list[str]:
 
 
 def lay_out_totals(board: Board, seconds: float, width: int, *, glyphs: Glyphs = UNICODE, hint: str = "") -> Text:
-    """The line that sums up, with a hint at the right where there is room for it."""
-    text = crop(glyphs.dot.join(totals(board, seconds)), width)
+    """The line that sums up, shorter where there is little room, with a hint at the right where there is enough."""
+    parts = totals(board, seconds)
+    short = [parts[0].partition(": ")[2] or parts[0], f"{count(board.tokens)} tokens", *parts[2:]]
+    lines = [glyphs.dot.join(parts), glyphs.dot.join(short), glyphs.dot.join(short[1:])]
+    text = crop(next((line for line in lines if cell_len(line) <= width), lines[-1]), width)
     gap = width - cell_len(text) - cell_len(hint)
     line = Text(text, no_wrap=True, style="bold")
     if hint and gap >= 2:

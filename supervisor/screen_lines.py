@@ -78,8 +78,7 @@ class PlainLog:
                 self._told.pop(call, None)
                 return None if status == ResultStatus.OK else f"{clean(name)} {status}: {clean(text)}"
             case AttemptDiscarded(error=error, retry_in_s=retry):
-                again = "" if retry is None else f"tries again in {retry:.1f} s: "
-                return f"{again}{clean(error)}"
+                return None if retry is None else f"tries again in {retry:.1f} s: {clean(error)}"
             case _:
                 return _rare(event)
 

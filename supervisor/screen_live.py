@@ -55,15 +55,20 @@ class Screen(Protocol):
 
 
 class LiveScreen:
-    """A live tree on a terminal; the last picture is left standing."""
+    """A live tree on a terminal; the last picture is left standing.
 
-    def __init__(self, console: Console) -> None:
+    Args:
+        console: the terminal.
+        hint: what the keyboard does, at the right of the last line.
+    """
+
+    def __init__(self, console: Console, hint: str = "") -> None:
         self.board = Board()
         self._console = console
         self._glyphs: Glyphs = ASCII if console.options.ascii_only else UNICODE
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
         self._dirty = True
-        self._hint = ""
+        self._hint = hint
         self._offset = 0.0
 
     def feed(self, event: Event) -> None:

@@ -199,11 +199,13 @@ async def test_a_review_that_was_cut_off_goes_on(folder: Path, tmp_path: Path) -
 
     report = await reviewed(folder, store=store, parallel=2, model=Script({**review.SCRIPT, "reviewer": watched}))
     assert report.text == EXPECTED
+    reviewed_files = ["app.js", "a|b.py", "good.py", "pkg/bad.py", "pkg/broken.py", "pkg/deep/long.py"]
     assert len(finished) >= 2
+    assert finished < {f"Review {file}" for file in reviewed_files}
     assert not finished & set(again)
     async with open_sqlite_reader(store) as reader:
         rows = await reader.tree_rows(TreeId("lead"))
-    assert len(rows) == 1 + 6  # nobody was started twice
+    assert [row.key for row in rows] == ["run-1", *reviewed_files]  # nobody was started twice
 
 
 # -- the parts -------------------------------------------------------------------------------------------------

@@ -16,8 +16,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import trio
 
 from actors.errors import Aborted, Corrupt, Exhausted, OwnedElsewhere, UsageError
+from actors.models.script import Script
+from actors.testing.chat_server import serve_chat
 from supervisor.cli_exit import code_of_error, only
 from supervisor.cli_load import Broken, Unusable, load
 
@@ -92,6 +95,62 @@ def test_a_report_can_be_written_to_a_file(project: Path, tmp_path: Path) -> Non
     assert target.read_text().startswith("| file | lines | findings | verdict |\n")
     assert target.read_text().count("\n| `file_") == 24
     assert f"the report is in {target}" in ran.stderr
+
+
+@pytest.mark.slow
+async def test_a_review_is_the_same_with_a_model_behind_a_server(project: Path, tmp_path: Path) -> None:
+    """The command with --model and a chat server that is fed by the same functions writes the same bytes."""
+    script = getattr(sys.modules[load(Path(REVIEW)).main.__module__], "SCRIPT")  # noqa: B009
+    reports = [tmp_path / "script.md", tmp_path / "server.md"]
+    options = [*COMMAND, "run", REVIEW, "--input", str(project), "--plain"]
+    async with serve_chat(Script(script)) as server:
+        for target, model in zip(reports, ([], ["--model", f"openai-chat:any@{server.url}"]), strict=True):
+            command = [*options, "--output", str(target), *model]
+            ran = await trio.run_process(command, env=ENVIRON, capture_stderr=True, check=False)
+            assert ran.returncode == 0, ran.stderr
+        assert len(server.journal) == 2 + 2 * 24
+    assert reports[0].read_bytes() == reports[1].read_bytes() != b""
+
+
+@pytest.mark.slow
+def test_a_store_can_be_looked_into_while_it_is_in_use(project: Path, tmp_path: Path) -> None:
+    """`callboard show` reads a store that a run owns, says whose it is, and a second run is refused with the same."""
+    store = str(tmp_path / "review.db")
+    process = start("run", REVIEW, "--input", str(project), "--store", store, "--parallel", "2", "--pace", "0.3")
+    try:
+        until(process, r"\(file_0[1-9]\.py\)")
+        tree = callboard("show", store)
+        assert tree.returncode == 0, tree.stderr
+        assert re.search(r"^● lead review-1 +in turn 1, step 1", tree.stdout)
+        assert f"in use by process {process.pid}" in tree.stdout
+        one = callboard("show", store, "lead/reviewer")
+        assert "Review file_00.py" in one.stdout
+        assert "calls read_file" in one.stdout
+        second = callboard("run", REVIEW, "--input", str(project), "--store", store)
+        assert second.returncode == 3
+        assert f"is in use by process {process.pid}" in second.stderr
+        unknown = callboard("show", store, "lead/nobody")
+        assert unknown.returncode == 2
+        assert "no agent lead/nobody" in unknown.stderr
+    finally:
+        process.kill()
+        process.communicate()
+    assert "cut off in turn 1" in callboard("show", store).stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("content", "code", "said"), [(None, 2, "is not there"), (b"not a database at all", 3, "callboard: ")]
+)
+def test_what_is_no_store_says_so(tmp_path: Path, content: bytes | None, code: int, said: str) -> None:
+    """A file that is missing or is no store is one clear line."""
+    path = tmp_path / "x.db"
+    if content is not None:
+        path.write_bytes(content)
+    ran = callboard("show", str(path))
+    assert (ran.returncode, ran.stdout) == (code, "")
+    assert said in ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
 
 
 # -- exit codes --------------------------------------------------------------------------------------------------
