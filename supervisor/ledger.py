@@ -137,6 +137,10 @@ class Ledger(Roster):
         self._reservations += 1
         return Reservation(account, asked, values)
 
+    def check(self, agent: AgentId, asked: Amounts) -> None:
+        """Raise what `reserve` would raise, and hold nothing."""
+        self._check(self._account(agent), vector(asked))
+
     def settle(self, reservation: Reservation, actual: Amounts) -> Amounts:
         """Turn a reservation into spending.
 

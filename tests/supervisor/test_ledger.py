@@ -50,6 +50,9 @@ def test_bud_2_a_reservation_is_held_along_the_whole_chain_or_nowhere() -> None:
     """What a node above refuses is held nowhere below it, and what all allow is held at each."""
     ledger = chain(lead=Budget(tokens=100), leaf=Budget(tokens=200))
     held = ledger.reserve(LEAF, Amounts(input_tokens=60, output_tokens=20))
+    ledger.check(LEAF, Amounts(input_tokens=20))
+    with pytest.raises(Exhausted):
+        ledger.check(LEAF, Amounts(input_tokens=21))
     with pytest.raises(Exhausted) as caught:
         ledger.reserve(LEAF, Amounts(input_tokens=21))
     assert caught.value.node == LEAD
