@@ -38,6 +38,7 @@ from actors.moves import (
     Responded,
     SuspendAsked,
     TurnSpec,
+    TurnState,
 )
 from actors.ports import Response, Served, WireCall
 from actors.transcript import ReasoningBlock, ResultStatus, Stop, TextBlock
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SEARCH = int(os.environ.get("CALLBOARD_SEARCH", "1"))
-FAULT = st.sampled_from([None] * 12 + ["lost", "applied", "fenced", "conflict"])
+FAULT = st.sampled_from([None] * 32 + ["lost", "applied", "fenced", "conflict"])
 CALL = st.builds(
     WireCall,
     st.sampled_from("stuvwxyz"),
@@ -61,6 +62,9 @@ CALL = st.builds(
 TEXT = st.sampled_from(["", "so", "41", "41"]).map(TextBlock)
 BLOCKS = st.lists(st.one_of(CALL, CALL, TEXT, TEXT, st.just(ReasoningBlock("why"))), max_size=4).map(tuple)
 STOP = st.sampled_from([Stop.END_TURN] * 6 + list(Stop))
+QUICK = st.sampled_from([True, True, False])
+GATE = st.sampled_from(["admit", "admit", "admit", "wait", "refuse"])
+VALID = {"note": '{"text": "a"}'}
 STATUS = st.sampled_from([ResultStatus.OK] * 3 + [ResultStatus.ERROR, ResultStatus.TIMEOUT])
 REFUSALS = (exhausted(), exhausted(), exhausted("seconds"), UsageError("no price"))
 SPEC = st.builds(
@@ -88,7 +92,6 @@ EVENTS = (
     NotAdmitted(0.0, exhausted()),
     Responded(0.0, Served(Response((), Stop.END_TURN), Usage(), 0, 1, "x"), SPENT),
     Failed(0.0, Broken("x")),
-    CallsReturned(0.0, (CallOutcome(CallId("lead:t1.9.9"), ResultStatus.OK, (Text("x"),)),)),
     Cut(0.0, reason="x"),
     SuspendAsked(0.0),
     CommitFailed(0.0, Broken("x")),
@@ -102,7 +105,6 @@ WANTED = {
     NotAdmitted: {Phase.ADMITTING},
     Responded: {Phase.ASKING},
     Failed: {Phase.ASKING},
-    CallsReturned: set[Phase](),  # this one is of no call that runs
     Cut: set(Phase) - {Phase.OPENING, Phase.OVER},
     SuspendAsked: set(Phase) - {Phase.OPENING, Phase.OVER},
     CommitFailed: set(Phase) - {Phase.OVER},
@@ -117,6 +119,7 @@ def waits_for(*phases: Phase) -> Callable[[F], F]:
     return precondition(lambda self: self.sim.state is not None and self.sim.state.phase in phases)
 
 
+WAY_TO_THE_MODEL = frozenset({Phase.HOOK, Phase.LOOKING, Phase.ADMITTING})
 UNDER_WAY = (Phase.HOOK, Phase.LOOKING, Phase.ADMITTING, Phase.ASKING, Phase.RUNNING)
 
 
@@ -139,25 +142,50 @@ class TurnMachine(RuleBasedStateMachine):
     # -- the turn's own way ----------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.sim.state is None or self.sim.state.phase is Phase.OVER)
-    @rule(new_run=st.booleans(), fault=FAULT)
-    def begin(self, new_run: bool, fault: str | None) -> None:  # noqa: FBT001
+    @rule(new_run=st.booleans(), fault=FAULT, quick=QUICK)
+    def begin(self, new_run: bool, fault: str | None, quick: bool) -> None:  # noqa: FBT001
         """A turn begins, or recovery."""
+        if not self.sim.mail and self.sim.stored.row.open is None:
+            self.sim.post(Lane.SEND)
         self.sim.now += 1
         self.sim.fault = fault
         self.sim.begin(new_run=new_run)
+        self.hurry(quick)
+
+    def hurry(self, quick: bool) -> None:  # noqa: FBT001
+        """Straight to the next request, so that a search comes to what lies behind it."""
+        self.sim.fault = None
+        while quick and self.sim.state is not None and self.sim.state.phase in WAY_TO_THE_MODEL:
+            match self.sim.state.phase:
+                case Phase.HOOK:
+                    self.hook_answers(None, None)
+                case Phase.LOOKING:
+                    self.looks(None, None)
+                case _:
+                    self.gate_answers("admit", 0, None)
 
     @waits_for(Phase.HOOK)
-    @rule(error=st.sampled_from([None, None, None, UsageError("hook")]), fault=FAULT)
-    def hook_returns(self, error: UsageError | None, fault: str | None) -> None:
+    @rule(error=st.sampled_from([None, None, None, UsageError("hook")]), fault=FAULT, quick=QUICK)
+    def hook_returns(self, error: UsageError | None, fault: str | None, quick: bool) -> None:  # noqa: FBT001
         """Hooks are done, or one of them fails."""
+        self.hook_answers(error, fault)
+        self.hurry(quick)
+
+    def hook_answers(self, error: UsageError | None, fault: str | None) -> None:
+        """The answer to CallHook."""
         assert self.sim.hook
         self.sim.hook = False
         self.take(HookReturned(self.sim.now, error, None if error else TOOLS), fault)
 
     @waits_for(Phase.LOOKING)
-    @rule(withdrawn=st.sampled_from([None] * 5 + [0, 1]), fault=FAULT)
-    def look(self, withdrawn: int | None, fault: str | None) -> None:
+    @rule(withdrawn=st.sampled_from([None] * 5 + [0, 1]), fault=FAULT, quick=QUICK)
+    def look(self, withdrawn: int | None, fault: str | None, quick: bool) -> None:  # noqa: FBT001
         """The mailbox answers; someone may withdraw one of the messages before the commit."""
+        self.looks(withdrawn, fault)
+        self.hurry(quick)
+
+    def looks(self, withdrawn: int | None, fault: str | None) -> None:
+        """The answer to Look."""
         assert self.sim.looking
         self.sim.looking = False
         looked = self.sim.look()
@@ -166,9 +194,14 @@ class TurnMachine(RuleBasedStateMachine):
         self.take(looked, fault)
 
     @waits_for(Phase.ADMITTING)
-    @rule(what=st.sampled_from(["admit", "admit", "admit", "wait", "refuse"]), which=st.integers(0, 3), fault=FAULT)
-    def gate(self, what: str, which: int, fault: str | None) -> None:
+    @rule(what=GATE, which=st.integers(0, 3), fault=FAULT, quick=QUICK)
+    def gate(self, what: str, which: int, fault: str | None, quick: bool) -> None:  # noqa: FBT001
         """The gate lets the request in, has no place, or the budget refuses."""
+        self.gate_answers(what, which, fault)
+        self.hurry(quick)
+
+    def gate_answers(self, what: str, which: int, fault: str | None) -> None:
+        """The answer to Admit."""
         sim, admit = self.sim, self.sim.admit
         assert admit is not None
         sim.admit = None
@@ -194,55 +227,65 @@ class TurnMachine(RuleBasedStateMachine):
         self.take(Responded(self.sim.now, served, SPENT, granted), fault)
 
     @waits_for(Phase.ASKING)
-    @rule(error=st.sampled_from([Broken("cut off"), exhausted()]), fault=FAULT)
-    def request_fails(self, error: Any, fault: str | None) -> None:
-        """The request comes to nothing."""
-        self.take(Failed(self.sim.now, error, Usage(fresh=1), Amounts(cost=1)), fault)
+    @rule(names=st.lists(st.sampled_from(["look", "note", "deploy", "mount"]), min_size=1, max_size=3), fault=FAULT)
+    def call_tools(self, names: list[str], fault: str | None) -> None:
+        """The model calls tools, validly."""
+        blocks = tuple(WireCall(f"w{n}", name, VALID.get(name, "{}")) for n, name in enumerate(names))
+        served = Served(Response(blocks, Stop.TOOL_CALLS), Usage(fresh=1), 3, 1, "x")
+        self.take(Responded(self.sim.now, served, SPENT, len(blocks)), fault)
 
     @waits_for(Phase.RUNNING)
-    @rule(picks=st.lists(st.integers(0, 3), min_size=1, max_size=3), status=STATUS, fault=FAULT)
-    def calls_end(self, picks: list[int], status: ResultStatus, fault: str | None) -> None:
+    @rule(picks=st.lists(st.integers(0, 3), min_size=1, max_size=3), status=STATUS, fault=FAULT, quick=QUICK)
+    def calls_end(self, picks: list[int], status: ResultStatus, fault: str | None, quick: bool) -> None:  # noqa: FBT001
         """Some of the calls that run return, in any order, together."""
-        outcomes = self.outcomes(picks, status)
-        for outcome in outcomes:
-            del self.sim.running[outcome.call]
-        running = dict(self.sim.running)
-        self.take(CallsReturned(self.sim.now, outcomes), fault)
-        assert running.keys() <= self.sim.running.keys() or not self.sim.running
+        self.take(CallsReturned(self.sim.now, self.outcomes(picks, status)), fault)
+        self.hurry(quick)
 
     def outcomes(self, picks: list[int], status: ResultStatus) -> tuple[CallOutcome, ...]:
-        """What some of the running calls gave."""
-        open_now = list(self.sim.running)
-        found = dict.fromkeys(open_now[pick % len(open_now)] for pick in picks)
+        """What some of the running calls gave; they do not run any more."""
+        running = list(self.sim.running)
+        found = dict.fromkeys(running[pick % len(running)] for pick in picks)
+        for call in found:
+            del self.sim.running[call]
         return tuple(CallOutcome(call, status, (Text(f"of {call}"),)) for call in found)
 
     # -- what comes in between -------------------------------------------------------------------------------------
 
-    @rule(lane=st.sampled_from([Lane.SEND, Lane.STEER]), typed=st.sampled_from([False, False, True]))
-    def post(self, lane: Lane, typed: bool) -> None:  # noqa: FBT001
-        """Someone sends a message."""
-        if len(self.sim.messages) < 12:
-            self.sim.post(lane, output=NUMBER.name if typed else None)
-
-    @rule(number=st.integers(0, 3), what=st.sampled_from(["withdraw", "hold", "wake"]))
-    def move(self, number: int, what: str) -> None:
-        """Someone takes a message back, holds or wakes it."""
+    @rule(what=st.sampled_from(["steer", "send", "typed", "withdraw", "hold", "wake"]), number=st.integers(0, 3))
+    def mail(self, what: str, number: int) -> None:
+        """Someone sends a message, takes one back, holds or wakes one."""
         queued, held = ReceiptState.QUEUED, ReceiptState.HELD
-        frm, to = {
-            "withdraw": (queued, ReceiptState.WITHDRAWN),
-            "hold": (queued, held),
-            "wake": (held, queued),
-        }[what]
-        self.sim.move(frm, to, number)
+        moves = {"withdraw": (queued, ReceiptState.WITHDRAWN), "hold": (queued, held), "wake": (held, queued)}
+        if what in moves:
+            self.sim.move(*moves[what], number)
+        elif len(self.sim.messages) < 16:
+            lane = Lane.STEER if what == "steer" else Lane.SEND
+            self.sim.post(lane, output=NUMBER.name if what == "typed" else None)
 
-    @waits_for(*UNDER_WAY)
+    @precondition(lambda self: self.sim.state is not None)
     @rule(
-        abort=st.booleans(),
+        what=st.sampled_from(["nothing", "nothing", "nothing", "abort", "interrupt", "leave", "crash", "fail"]),
         blocks=BLOCKS,
         half=st.sampled_from(["", " ", "ha"]),
         picks=st.lists(st.integers(0, 3), max_size=2),
         fault=FAULT,
     )
+    def disturb(self, what: str, blocks: tuple[Any, ...], half: str, picks: list[int], fault: str | None) -> None:
+        """The process dies, the turn is cut, asked to leave, its request fails; or an input comes out of place."""
+        sim = self.sim
+        assert sim.state is not None
+        if what == "crash":
+            sim.crash()
+        elif what in {"abort", "interrupt"} and sim.state.phase in UNDER_WAY:
+            self.cut(what == "abort", blocks, half, picks, fault)
+        elif what == "leave" and sim.state.phase in UNDER_WAY:
+            self.take(SuspendAsked(sim.now), fault)
+        elif what == "fail" and sim.state.phase is Phase.ASKING:
+            error = exhausted() if picks else Broken("cut off")
+            self.take(Failed(sim.now, error, Usage(fresh=1), Amounts(cost=1)), fault)
+        else:
+            refused_out_of_place(sim.state)
+
     def cut(self, abort: bool, blocks: tuple[Any, ...], half: str, picks: list[int], fault: str | None) -> None:  # noqa: FBT001
         """An abort, or a steer that interrupts."""
         sim = self.sim
@@ -255,43 +298,23 @@ class TurnMachine(RuleBasedStateMachine):
             fields |= {"blocks": blocks, "half": half, "usage": Usage(fresh=1), "spent": Amounts(cost=2), "model": "x"}
         if sim.state.phase is Phase.RUNNING and picks:
             fields["outcomes"] = self.outcomes(picks, ResultStatus.OK)
-            for outcome in fields["outcomes"]:
-                del sim.running[outcome.call]
         self.take(Cut(sim.now, **fields), fault)
         if abort and fault is None:
             assert sim.state.phase is Phase.OVER
         assert not sim.running
 
-    @waits_for(*UNDER_WAY)
-    @rule(fault=FAULT)
-    def leave(self, fault: str | None) -> None:
-        """It is to stop at its next commit."""
-        self.take(SuspendAsked(self.sim.now), fault)
 
-    @precondition(lambda self: self.sim.state is not None)
-    @rule()
-    def crash(self) -> None:
-        """The process dies."""
-        self.sim.crash()
-
-    @precondition(lambda self: self.sim.state is not None)
-    @rule()
-    def what_has_no_place_is_refused(self) -> None:
-        """Every input that nothing was asked for raises, and changes nothing."""
-        state = self.sim.state
-        assert state is not None
-        before = dict(vars(state))
-        for event in EVENTS:
-            if state.phase in WANTED[type(event)]:
-                continue
+def refused_out_of_place(state: TurnState) -> None:
+    """Every input that nothing was asked for raises, and changes nothing."""
+    before = dict(vars(state))
+    settled = next((call for call in state.calls if call.state is not CallState.STARTED), None)
+    call = CallId("lead:t1.9.9") if settled is None else settled.block.id
+    late = CallsReturned(0.0, (CallOutcome(call, ResultStatus.OK, (Text("late"),)),))
+    for event in (*EVENTS, late):
+        if state.phase not in WANTED.get(type(event), ()):
             with pytest.raises(InternalError):
                 step(state, event)
-        settled = next((call for call in state.calls if call.state is not CallState.STARTED), None)
-        if settled is not None:
-            late = CallOutcome(settled.block.id, ResultStatus.OK, (Text("late"),))
-            with pytest.raises(InternalError):
-                step(state, CallsReturned(0.0, (late,)))
-        assert vars(state) == before
+    assert vars(state) == before
 
 
 TurnMachine.TestCase.settings = settings(
