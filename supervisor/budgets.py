@@ -1,17 +1,24 @@
-"""A budget as the store keeps it: JSON text of what was set."""
+"""Budgets and grants as the store keeps them: JSON text of what was set."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from actors.budget import Budget
+from actors.changes import KvRow
 from actors.errors import Corrupt, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from actors.ids import AgentId
+
+
+GRANTS: Final = "grants"
+"""The key-value scope that holds what was granted to an agent's budget, in order."""
 
 
 def write_budget(budget: Budget | None) -> str | None:
@@ -38,3 +45,28 @@ def read_budget(text: str | None) -> Budget | None:
     except (ValueError, TypeError, UsageError) as error:
         msg = f"a stored budget cannot be read: {text!r}: {error}"
         raise Corrupt(msg) from error
+
+
+def grant_row(node: AgentId, number: int, more: Budget, by: str) -> KvRow:
+    """What was granted, for the store: it outlives the process like the budget itself (BUD-5)."""
+    value = json.dumps({"by": by, "budget": write_budget(more)}, separators=(",", ":"))
+    return KvRow(node, GRANTS, f"{number:06}", value)
+
+
+def read_grant(row: KvRow) -> tuple[Budget, str]:
+    """What was granted, and by whom.
+
+    Raises:
+        Corrupt: the row holds no grant.
+    """
+    try:
+        value = json.loads(row.value)
+        more = read_budget(value["budget"])
+        by = str(value["by"])
+    except (ValueError, TypeError, KeyError) as error:
+        msg = f"a stored grant cannot be read: {row.value!r}: {error}"
+        raise Corrupt(msg) from error
+    if more is None:
+        msg = f"a stored grant grants nothing: {row.value!r}"
+        raise Corrupt(msg)
+    return more, by

@@ -150,6 +150,7 @@ class Children:
             await kernel.commit(tree_of(path), operations, first=lambda: kernel.tell(path, AgentStarted, told))
         except BaseException:
             kernel.actors.pop(path, None)
+            self._parts.ledger.ended(path)  # it was opened above
             raise
         return Started(path, message)
 

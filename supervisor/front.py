@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
+from actors.changes import Put
 from actors.happenings import AgentSuspended
 from actors.ids import AgentId, name_of, tree_of
 from actors.ref import AgentRef
 
+from .budgets import grant_row
 from .starting import Start
 
 if TYPE_CHECKING:
@@ -162,10 +164,17 @@ class Supervisor:
             ref: whose budget.
             more: what is added.
             by: who grants it, for the record.
+
+        Raises:
+            UsageError: it names nothing, or a dimension that has no limit there. StoreError.
+
+        Durable: the grant, on return.
         """
         path = ref.path if isinstance(ref, AgentRef) else AgentId(ref)
         actor = await self._parts.kernel.resident(path)
-        self._parts.ledger.grant(path, more, by=by)
+        granted = self._parts.ledger.grant(path, more, by=by)
+        row = grant_row(path, granted.number, more, by)
+        await self._parts.kernel.commit(tree_of(path), (Put(row),))
         for other in self._parts.stopping.below(path):
             found = self._parts.kernel.actors[other]
             if found.suspended == "budget":

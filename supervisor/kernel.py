@@ -24,7 +24,7 @@ from actors.messages import Lane, Purpose, Queued, ReceiptState
 from actors.ref import Receipt
 from actors.watching import Board
 
-from .budgets import read_budget
+from .budgets import GRANTS, read_budget, read_grant
 from .ledger import Ledger
 from .replies import Replies
 from .store.base import Store
@@ -210,6 +210,16 @@ class Kernel:
             actor.mailbox.catch_up(stored.queued)
             actor.wake()
 
+    async def refresh(self, actor: Actor) -> None:
+        """Take an agent's row, calls and waiting messages from the store, behind a commit that failed ambiguously."""
+        seen = actor.mailbox.seen
+        stored = await self.store.load_agent(actor.path)
+        assert stored is not None, "an agent with an actor is in the store"
+        actor.row, actor.calls, actor.intake = stored.row, stored.calls, stored.intake
+        actor.mailbox.reload(stored.queued, seen)
+        if stored.row.open is not None:
+            self.replies.claimed(stored.row.open.consumed, turn_id(actor.path, stored.row.open.number))
+
     # -- agents ----------------------------------------------------------------------------------------------------
 
     async def resident(self, agent: AgentId) -> Actor:
@@ -280,6 +290,10 @@ class Kernel:
                 epoch = await self.store.own(tree)
                 for row in await self.store.tree_rows(tree):
                     self.open_account(row)
+                    if row.budget is not None:
+                        for granted in await self.store.kv(row.agent, GRANTS):
+                            more, by = read_grant(granted)
+                            self.ledger.grant(row.agent, more, by=by)
                 self.epochs[tree] = epoch
         return self.epochs[tree]
 

@@ -18,10 +18,11 @@ from actors.agent import closure
 from actors.budget import Budget
 from actors.errors import InsideLoop, Unfinished, UsageError
 from actors.frames import Frames
+from actors.happenings import BudgetStage, Overrun
 from actors.hooks import points_of
 from actors.moves import TurnSpec
 from actors.running import Runner
-from actors.usage import Price
+from actors.usage import NOTHING, Price
 from actors.watching import Board
 
 from .budgets import read_budget
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from actors.reports import Report
 
     from .store.base import Reader, Store
+    from .tickets import Accounted
 
 ON_EXIT: Final = ("suspend", "finish", "close")
 
@@ -227,7 +229,19 @@ def _assemble(
 
     kernel.make_actor = make_actor
     graph.watch(lambda path: _waited_for(parts, path))
+    gateway.observe(lambda accounted: _tell_spending(parts, accounted))
     return parts
+
+
+def _tell_spending(parts: Parts, accounted: Accounted) -> None:
+    """An attempt was accounted: say what it overran, and which stages of budgets were passed (BUD-2, BUD-4)."""
+    if accounted.overrun != NOTHING:
+        for dimension, amount in attrs.asdict(accounted.overrun).items():
+            if amount > 0:
+                parts.kernel.tell(accounted.agent, Overrun, {"dimension": dimension, "amount": amount})
+    for crossed in parts.ledger.take_stages():
+        values = attrs.asdict(crossed)
+        parts.kernel.tell(values.pop("node"), BudgetStage, values)
 
 
 def _waited_for(parts: Parts, path: AgentId) -> None:
