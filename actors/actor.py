@@ -43,6 +43,9 @@ class Keeper(Protocol):
         """The agent's records, read from the store where they are not in memory."""
         ...
 
+    async def refresh(self, actor: Actor) -> None:
+        """Take row, calls and mailbox from the store anew."""
+
     async def obey(self, actor: Actor) -> None:
         """Carry out control messages that no running turn carried out."""
 
@@ -72,6 +75,7 @@ class Actor:
 
     Attributes:
         suspended: why no turn may begin (`leaving`, `budget`, `store`, `crashed`, …), or None.
+        stale: a commit failed that may have been written; the store is read before anything rests on memory (TRN-1).
         run_open: a run is under way. last: the outcome of the last turn that ended in this process, or None.
     """
 
@@ -91,6 +95,7 @@ class Actor:
         "run_open",
         "seq",
         "spec",
+        "stale",
         "suspended",
     )
 
@@ -107,6 +112,7 @@ class Actor:
         self.loop: TurnLoop | None = None
         self.suspended: str | None = row.suspended
         self.run_open = row.open is not None
+        self.stale = False
         self.last: Outcome | None = None
         self.seq = 0
         self.active = False
@@ -165,10 +171,9 @@ class Actor:
 
     async def _turn(self, cut: str | None = None) -> None:
         """Run a turn, or, with `cut`, only settle the open one."""
-        if self.conversation is None:
-            self.conversation = await self.keeper.conversation(self)
-            if cut is None and (not self.due or self.mailbox.control):
-                return  # something came while we read
+        if await self._catch_up() and cut is None and (not self.due or self.mailbox.control):
+            return  # something came while we read
+        assert self.conversation is not None, "it was read"
         host = self.keeper.host
         row = self.row
         resumed = row.open is not None
@@ -189,9 +194,21 @@ class Actor:
             self.loop = None
         if over.suspended is not None:
             self.suspended = over.suspended
+            self.stale = over.failure is not None
         self.keeper.turn_over(self, over)
         if self.spec.hooks:
             await self.keeper.after_turn(self, over)
+
+    async def _catch_up(self) -> bool:
+        """Read what memory does not have, or cannot be sure of. Returns whether anything was read."""
+        if self.stale:
+            self.conversation = None
+            await self.keeper.refresh(self)
+            self.stale = False
+        if self.conversation is not None:
+            return False
+        self.conversation = await self.keeper.conversation(self)
+        return True
 
     async def bury(self, reason: str) -> None:
         """End an open turn that nothing will go on with: its calls are settled, and whoever asked is told (CLS-2).
@@ -199,11 +216,11 @@ class Actor:
         Only for a passive actor.
         """
         assert not self.active, "ACTOR-1: its task ends its turn itself"
-        if self.row.open is None:
-            return
         self.active = True
         try:
-            await self._turn(reason)
+            await self._catch_up()
+            if self.row.open is not None:
+                await self._turn(reason)
         finally:
             self.active = False
 

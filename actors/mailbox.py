@@ -53,6 +53,21 @@ class Mailbox:
         for queued in waiting:
             self._place(queued)
 
+    @property
+    def seen(self) -> int:
+        """The highest seq that was told here."""
+        return self._seen
+
+    def reload(self, waiting: Iterable[Queued], seen: int) -> None:
+        """Take the store's word for every message up to `seen`, told before it was read; later ones stay."""
+        late = [queued for lane in self._lanes.values() for queued in lane if queued.seq > seen]
+        kept = {queued.seq: queued for queued in (*waiting, *late)}
+        self._held.intersection_update(queued.envelope.id for queued in late)
+        for lane in self._lanes.values():
+            lane.clear()
+        for queued in kept.values():
+            self._place(queued)
+
     def begin(self) -> None:
         """The agent is new: its first message will have seq 1."""
         self._next = 1

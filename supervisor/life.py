@@ -54,6 +54,10 @@ class Life:
         """The agent's records."""
         return Conversation(await self._kernel.store.read_records(actor.path))
 
+    async def refresh(self, actor: Actor) -> None:
+        """Take row, calls and mailbox from the store anew."""
+        await self._kernel.refresh(actor)
+
     async def obey(self, actor: Actor) -> None:
         """Control messages that no turn carried out: an abort that came too late, a close, a kill."""
         for queued in actor.mailbox.control:
