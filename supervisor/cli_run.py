@@ -20,6 +20,7 @@ from actors.errors import UsageError
 from actors.reports import Report
 
 from . import open_supervisor
+from .cli_exit import INTERRUPTED
 
 if TYPE_CHECKING:
     import argparse
@@ -80,7 +81,7 @@ class Interrupts:
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, _leave if self.count else handler)
 
     def _came(self) -> None:
         self._wake.set()
@@ -99,6 +100,11 @@ class Interrupts:
                 await self.supervisor.abort_all("interrupted")
         self.work.cancel()
         self.whole.cancel()
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    """One more signal while the end of an interrupted run is told: all that matters is done."""
+    os._exit(INTERRUPTED)
 
 
 async def carry_out(program: Program, args: argparse.Namespace, common: Common, screen: Screen) -> Ending:

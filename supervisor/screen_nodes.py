@@ -193,4 +193,4 @@ def said(outcome: Outcome, key: str | None = None) -> str:
         return outcome.status.value.replace("_", " ")
     if outcome.output is not None:
         return named_gist(outcome.output, leave_out=key)
-    return clean(outcome.text.strip().partition("\n")[0])
+    return clean(next((line for line in outcome.text.split("\n") if line.strip(" |#*-")[:1] and line[0] != "|"), ""))

@@ -116,7 +116,7 @@ async def test_a_review_is_the_same_with_a_model_behind_a_server(project: Path, 
 def test_a_store_can_be_looked_into_while_it_is_in_use(project: Path, tmp_path: Path) -> None:
     """`callboard show` reads a store that a run owns, says whose it is, and a second run is refused with the same."""
     store = str(tmp_path / "review.db")
-    process = start("run", REVIEW, "--input", str(project), "--store", store, "--parallel", "2", "--pace", "0.3")
+    process = start("run", REVIEW, "--input", str(project), "--store", store, "--parallel", "2", "--pace", "1")
     try:
         until(process, r"\(file_0[1-9]\.py\)")
         tree = callboard("show", store)

@@ -178,6 +178,7 @@ def test_what_an_agent_does_follows_its_events() -> None:
     ("ended", "look", "doing"),
     [
         (outcome("lead", Status.DONE, text="Fine."), Look.DONE, "Fine."),
+        (outcome("lead", Status.DONE, text="\n---\n| a | b |\n\nTwo files: ok."), Look.DONE, "Two files: ok."),
         (outcome("lead", Status.DONE, output='{"file": "a.py", "lines": 3}'), Look.DONE, "file a.py, lines 3"),
         (
             outcome("lead", Status.FAILED, failure=Failure("broken", "refused\nthere")),
