@@ -332,19 +332,3 @@ class Stopping:
             actor = kernel.actors.get(node)
             if actor is not None and actor.owes:
                 self._parts.lives[node].fail_waiters(actor, error)
-
-    async def unwound(self, hard_s: float) -> None:
-        """Wait, at most `hard_s`, until the code of cancelled calls has ended."""
-        with trio.move_on_after(hard_s):
-            for life in self._parts.lives.values():
-                for running in tuple(life.calls.running.values()):
-                    await running.done.wait()
-
-    def stuck(self) -> tuple[str, ...]:
-        """Calls whose code still runs, by name, with the stack they are stuck in (CLS-4)."""
-        return tuple(
-            f"{running.call.block.name} ({running.call.block.id})\n{running.stack()}"
-            for life in self._parts.lives.values()
-            for running in (*life.calls.running.values(), *life.calls.stuck.values())
-            if not running.done.is_set()
-        )

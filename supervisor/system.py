@@ -34,6 +34,7 @@ from .gateway import Gateway
 from .hooking import Hooking
 from .kernel import Kernel
 from .ledger import Ledger
+from .leftover import stuck, unwound
 from .life import Life
 from .models import Models
 from .parts import Options, Parts
@@ -279,14 +280,14 @@ async def _leave(parts: Parts, mode: str, grace_s: float, hard_s: float) -> None
     with trio.CancelScope(shield=True) as scope:
         scope.deadline = trio.current_time() + grace_s + 2 * hard_s + 1
         await parts.stopping.leave(mode, grace_s, hard_s)
-        await parts.stopping.unwound(hard_s)
+        await unwound(parts, hard_s)
     parts.board.end()
     parts.replies.fail_all(Unfinished("the supervisor was left; with a store, resume() goes on"))
-    stuck = parts.stopping.stuck()
+    left = stuck(parts)
     for nursery in (parts.actors_nursery, parts.tools_nursery):
         nursery.cancel_scope.cancel()
-    if stuck:
-        sys.stderr.write("callboard: still running when the supervisor was left:\n" + "\n".join(stuck) + "\n")
+    if left:
+        sys.stderr.write("callboard: still running when the supervisor was left:\n" + "\n".join(left) + "\n")
 
 
 def run_sync(agent: Agent, task: object, **options: object) -> Report:

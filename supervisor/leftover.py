@@ -1,0 +1,28 @@
+"""Code of tools that still runs when its agents have stopped: waited for a while, then named (CLS-4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from .parts import Parts
+
+
+async def unwound(parts: Parts, hard_s: float) -> None:
+    """Wait, at most `hard_s`, until the code of cancelled calls has ended."""
+    with trio.move_on_after(hard_s):
+        for life in parts.lives.values():
+            for running in tuple(life.calls.running.values()):
+                await running.done.wait()
+
+
+def stuck(parts: Parts) -> tuple[str, ...]:
+    """The calls whose code still runs, by name, with the stack they are stuck in."""
+    return tuple(
+        f"{running.call.block.name} ({running.call.block.id})\n{running.stack()}"
+        for life in parts.lives.values()
+        for running in (*life.calls.running.values(), *life.calls.stuck.values())
+        if not running.done.is_set()
+    )
