@@ -61,12 +61,18 @@ class Mailbox:
     def reload(self, waiting: Iterable[Queued], seen: int) -> None:
         """Take the store's word for every message up to `seen`, told before it was read; later ones stay."""
         late = [queued for lane in self._lanes.values() for queued in lane if queued.seq > seen]
-        kept = {queued.seq: queued for queued in (*waiting, *late)}
+        kept = {queued.seq: queued for queued in waiting}
+        known = max(kept, default=0)  # the store leaves no gap below: what is missing there is gone
+        kept |= {queued.seq: queued for queued in late}
         self._held.intersection_update(queued.envelope.id for queued in late)
         for lane in self._lanes.values():
             lane.clear()
         for queued in kept.values():
             self._place(queued)
+        if self._next is not None:  # its sender may not have told of it yet: it must not enter twice
+            self._early = {seq: early for seq, early in self._early.items() if seq > known}
+            self._next = max(self._next, known + 1)
+            self._enter_early()
 
     def begin(self) -> None:
         """The agent is new: its first message will have seq 1."""
@@ -85,6 +91,10 @@ class Mailbox:
             return
         self._place(queued)
         self._next = seq + 1
+        self._enter_early()
+
+    def _enter_early(self) -> None:
+        """Messages that waited for the one before them come in."""
         while self._next in self._early:
             early = self._early.pop(self._next)
             if early is not None:

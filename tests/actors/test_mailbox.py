@@ -188,6 +188,45 @@ def test_catching_up_keeps_what_the_store_was_read_too_early_for() -> None:
     assert not box.has(MessageId("a"))
 
 
+def test_a_mailbox_read_anew_has_what_the_store_has_and_what_was_told_since() -> None:
+    """Up to the seq told when the read began the store's word holds, states included; later messages stay."""
+    box = Mailbox()
+    box.begin()
+    for seq, name in enumerate("abc", 1):
+        box.add(message(name, seq=seq))
+    box.hold([MessageId("a"), MessageId("c")])
+    seen = box.seen
+    assert seen == 3
+    box.add(steer("d", 4))
+    box.hold([MessageId("d")])
+    box.reload([message("b", seq=2), Queued(3, message("c").envelope, ReceiptState.HELD)], seen)
+    assert ids(box.waiting) == ["b", "c", "d"]
+    assert box.release() == ("c", "d")
+    box.add(message("e", seq=5))
+    assert ids(box.waiting) == ["b", "c", "d", "e"]
+
+
+def test_mail_3_a_message_that_was_read_anew_does_not_enter_twice() -> None:
+    """The store has messages that their senders have not told of yet; later ones still wait for those before them."""
+    box = Mailbox()
+    box.begin()
+    box.add(message("a", seq=1))
+    box.add(message("c", seq=3))
+    box.add(control("x", 6))
+    box.reload([message("a", seq=1), message("b", seq=2), message("c", seq=3)], 1)
+    box.add(message("b", seq=2))
+    assert ids(box.waiting) == ["a", "b", "c"]
+    box.add(message("e", seq=5))
+    assert ids(box.waiting) == ["a", "b", "c"]
+    box.add(message("d", seq=4))
+    assert ids(box.waiting) == ["a", "b", "c", "d", "e"]
+    assert ids(box.control) == ["x"]
+    fresh = Mailbox([message("a", seq=1)])
+    fresh.reload([message("a", seq=1), message("b", seq=2)], fresh.seen)
+    fresh.add(message("b", seq=2))
+    assert ids(fresh.waiting) == ["a", "b"]
+
+
 STEP = st.tuples(st.sampled_from(["add", "add", "remove", "hold", "release"]), st.integers(0, 5))
 
 

@@ -1,0 +1,375 @@
+"""Mutants of the turn's core: each breaks a promise or an invariant, and a test must fail for it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """A change of one place in a file, and what it breaks."""
+
+    breaks: str
+    file: str
+    old: str
+    new: str
+
+
+TURN, ENDING, BATCH = "actors/turn.py", "actors/ending.py", "actors/batch.py"
+BATCHING, CUTTING, ANSWERS = "actors/batching.py", "actors/cutting.py", "actors/answers.py"
+MAILBOX, EVOLVE = "actors/mailbox.py", "actors/evolve.py"
+
+MUTANTS = (
+    # -- the conversation
+    Mutant("CON-3 claim dropped", ENDING, "operations.append(Claim(row.agent, ids, turn))", "pass"),
+    Mutant("CON-4 consumed not noted", ENDING, "consumed=(*row.open.consumed, *ids)", "consumed=row.open.consumed"),
+    Mutant("CON-4 head not moved", ENDING, "head=state.head + len(records),", "head=state.head,"),
+    Mutant("CON-4 mail not recorded", ENDING, "else (*records, *taken_records)", "else records"),
+    Mutant("TRN-2 note before mail", ENDING, "records[-1]) if state.note_last else", "records[-1]) if False else"),
+    Mutant(
+        "TRN-2 note not marked last",
+        ENDING,
+        "pending=(*state.pending, note), note_last=True",
+        "pending=(*state.pending, note)",
+    ),
+    Mutant(
+        "TRN-2 no failure note", ENDING, "pending=(*state.pending, note), note_last", "pending=state.pending, note_last"
+    ),
+    Mutant("TRN-5 reasoning after text", ANSWERS, "(*reasoning, *texts, *calls)", "(*texts, *reasoning, *calls)"),
+    Mutant("TOL-5 duplicate id kept", ANSWERS, "if wire_id in seen:", "if False:"),
+    Mutant("TOL-5 duplicate not told", ANSWERS, "twice.append(wire_id)", "pass"),
+    Mutant("TRN-6 empty response kept", TURN, "    if reading.record.blocks:\n", "    if True:\n"),
+    Mutant("TRN-6 empty text kept", ANSWERS, 'case TextBlock(text=""):', 'case TextBlock(text="never"):'),
+    Mutant("TRN-6 cut response without blocks kept", CUTTING, "if record.blocks else ()", "if True else ()"),
+    Mutant("TRN-8 half text dropped", ANSWERS, "    if half.strip():\n", "    if False:\n"),
+    Mutant("TRN-8 half text not marked", ANSWERS, "TextBlock(half, half=True)", "TextBlock(half)"),
+    Mutant("TRN-8 finished blocks dropped", ANSWERS, "    kept = blocks\n", "    kept = ()\n"),
+    Mutant("TOL-1 cut calls without results", CUTTING, "(record, *batch.results(skipped))", "(record,)"),
+    # -- calls
+    Mutant("TOL-2 batch not committed with its rows", TURN, "(*commit, *rows_of(state, state.calls))", "commit"),
+    Mutant(
+        "TOL-3 effect before record: first starts", TURN, "*rows_of(state, state.calls))", "*rows_of(state, calls))"
+    ),
+    Mutant("TOL-3 effect before record: later starts", TURN, "for call in (*ended, *started))", "for call in ended)"),
+    Mutant("TOL-4 results kept late", TURN, "for call in (*ended, *started))", "for call in started)"),
+    Mutant("TOL-3 once runs again", BATCH, "frozenset({Effect.ONCE, Effect.STORE})", "frozenset({Effect.STORE})"),
+    Mutant("TOL-3 store runs again", BATCH, "frozenset({Effect.ONCE, Effect.STORE})", "frozenset({Effect.ONCE})"),
+    Mutant("TOL-3 pure does not run again", BATCH, "frozenset({Effect.ONCE, Effect.STORE})", "frozenset(Effect)"),
+    Mutant("TOL-3 try not counted", BATCH, "tries=call.tries + 1", "tries=call.tries"),
+    Mutant("TOL-3 unknown row erased", BATCHING, " and not _unknown(call)", ""),
+    Mutant("TOL-3 recovery does not start again", TURN, "*starting((*again, *started)))", "*starting(started))"),
+    Mutant("TOL-3 recovery not written", TURN, "writes = (Put(row), *rows_of(state, changed))", "writes = (Put(row),)"),
+    Mutant(
+        "TOL-4 results out of order",
+        BATCHING,
+        "results = batch.results(state.calls)",
+        "results = batch.results(state.calls)[::-1]",
+    ),
+    Mutant("TOL-4 erase forgotten", ENDING, "made += [Erase(CallRow, (call,)) for call in state.settled]", "pass"),
+    Mutant("TOL-4 erased again and again", ENDING, "        settled=(),\n", ""),
+    Mutant("TOL-4 limit off by one", BATCH, "running < limit", "running <= limit"),
+    Mutant(
+        "TOL-4 running calls not counted",
+        BATCH,
+        "running = sum(call.state is CallState.STARTED for call in calls)",
+        "running = 0",
+    ),
+    Mutant("TOL-4 exclusive does not wait", BATCH, "(call.exclusive and unfinished)", "False"),
+    Mutant(
+        "TOL-4 others do not wait for exclusive",
+        BATCH,
+        "        if call.exclusive:\n            break",
+        "        if False:\n            break",
+    ),
+    Mutant("TOL-4 key order ignored", BATCH, "not busy.isdisjoint(call.keys)", "False"),
+    Mutant(
+        "TOL-4 settled calls hold their keys",
+        BATCH,
+        "        if call.state is CallState.SETTLED:\n            continue\n",
+        "",
+    ),
+    Mutant("TOL-4 fatal ignored", BATCH, "if fatal else tuple(after)", "if False else tuple(after)"),
+    Mutant("TOL-4 every failure fatal", BATCH, " and call.tool is not None and call.tool.fatal", ""),
+    Mutant("TOL-6 unknown tool raises", BATCH, "toolbox.get(block.name)", "toolbox[block.name]"),
+    Mutant("TOL-6 invalid call runs", BATCH, "    if block.invalid is not None:\n", "    if False:\n"),
+    Mutant("TOL-6 truncated call runs", ANSWERS, 'invalid = "truncated"', "invalid = None"),
+    Mutant("TOL-10 running calls not cancelled", CUTTING, "    if running:\n", "    if False:\n"),
+    Mutant(
+        "TOL-14 result of a call that does not run",
+        TURN,
+        "if not open_now.issuperset(",
+        "if False and open_now.issuperset(",
+    ),
+    Mutant("trust of a result dropped", BATCH, "attrs.evolve(done, trust=outcome.trust)", "done"),
+    # -- boundaries
+    Mutant(
+        "CON-1 sends enter behind an answer",
+        TURN,
+        "(tell, Look(sends=False)))  # steering",
+        "(tell, Look(sends=True)))  # steering",
+    ),
+    Mutant("CON-1 sends enter behind a batch", BATCHING, "Look(sends=False)", "Look(sends=True)"),
+    Mutant("CON-1 sends enter in recovery", TURN, "(began, Look(sends=not state.owed))", "(began, Look(sends=True))"),
+    Mutant(
+        "CON-1 steer behind an answer forgotten",
+        TURN,
+        "    elif state.answer is not None:\n",
+        "    if state.answer is not None:\n",
+    ),
+    Mutant("CON-1 steering does not go first", MAILBOX, "        if steers:\n", "        if steers and not sends:\n"),
+    Mutant("CON-2 mode of sends ignored", MAILBOX, 'drain.send == "one" or', ""),
+    Mutant(
+        "CON-2 mode of steers ignored",
+        MAILBOX,
+        'tuple(steers) if drain.steer == "all" else (steers[0],)',
+        "tuple(steers)",
+    ),
+    Mutant(
+        "a typed message is not alone",
+        MAILBOX,
+        "            if queued.envelope.output is not None:\n                break\n",
+        "",
+    ),
+    Mutant("MAIL-1 lane not sorted", MAILBOX, "lane.insert(index, queued)", "lane.append(queued)"),
+    Mutant("MAIL-3 early message enters", MAILBOX, "self._next is not None and seq > self._next", "False"),
+    Mutant(
+        "ABT-4 held message asks for a turn",
+        MAILBOX,
+        "return any(queued.envelope.id not in self._held for",
+        "return any(True for",
+    ),
+    Mutant("ABT-4 release keeps the hold", MAILBOX, "        self._held.clear()\n", ""),
+    Mutant("a removed message stays held", MAILBOX, "        self._held -= gone\n", ""),
+    Mutant(
+        "CON-3 conflict ends the turn", CUTTING, "isinstance(event.error, Conflict) and claiming", "False and claiming"
+    ),
+    Mutant("CON-3 conflicts without end", CUTTING, "and state.conflicts < CONFLICTS_MAX", ""),
+    Mutant("conflicts add up over claims", TURN, "open=asking), conflicts=0)", "open=asking))"),
+    Mutant(
+        "CON-5 recovered turn that finds nothing stays open",
+        ENDING,
+        "commit = (Put(row),) if opened(state).tries else ()",
+        "commit = ()",
+    ),
+    Mutant("CON-7 cut forgets what is owed", CUTTING, "Look(sends=nothing_owed(state))", "Look(sends=True)"),
+    Mutant("TURN-2 wait loses what it settled", TURN, "commit if records else ()", "()"),
+    Mutant(
+        "TURN-3 cut forgets the ticket",
+        CUTTING,
+        "    state = evolve(state, ticket=None, waiting=False, mail=())",
+        "    actions = []\n    state = evolve(state, ticket=None, waiting=False, mail=())",
+    ),
+    Mutant(
+        "TURN-3 failed commit forgets the ticket",
+        CUTTING,
+        "    if running:\n",
+        "    actions = [a for a in actions if not isinstance(a, Abandon)]\n    if running:\n",
+    ),
+    Mutant(
+        "TURN-3 leaving forgets the ticket",
+        ENDING,
+        "(*before, *abandon, Over(reason, told))",
+        "(*before, Over(reason, told))",
+    ),
+    Mutant("TURN-3 nothing forgets the ticket", ENDING, "(*abandon, Over())", "(Over(),)"),
+    Mutant(
+        "TURN-3 finish forgets the ticket", ENDING, "(*before, *abandon, Tell(TurnEnded", "(*before, Tell(TurnEnded"
+    ),
+    Mutant(
+        "the estimate forgets results",
+        TURN,
+        "return mail + sum(record_bytes(record) for record in state.pending)",
+        "return mail",
+    ),
+    Mutant(
+        "a hook's tools are forgotten",
+        TURN,
+        "event.toolbox if state.ticket is None else state.toolbox",
+        "event.toolbox",
+    ),
+    Mutant(
+        "a failing turn takes nothing, without end",
+        TURN,
+        "    if state.mail or not nothing_owed(state):\n",
+        "    if True:\n",
+    ),
+    Mutant("an early failure is forgotten", TURN, "    if state.refused is not None:\n", "    if False:\n"),
+    # -- ends
+    Mutant("TRN-4 no TurnEnded", ENDING, 'Tell(TurnEnded, {"outcome": told}), ', ""),
+    Mutant(
+        "TRN-4 cut response without an end",
+        CUTTING,
+        "return state, (Tell(ResponseEnded, values), *settled",
+        "return state, (*settled",
+    ),
+    Mutant(
+        "finish leaves the turn owed",
+        ENDING,
+        "row = evolve(state.row, open=None, owes=False, suspended=None)\n    operations",
+        "row = evolve(state.row, open=None, suspended=None)\n    operations",
+    ),
+    Mutant("ABT-1 abort does not end the turn", CUTTING, "    if event.reason is None:\n", "    if True:\n"),
+    Mutant("ABT-2 abort's message not claimed", ENDING, "if ids else ()", "if False else ()"),
+    Mutant(
+        "ABT-3 results that came are dropped", CUTTING, "batch.settle(state.calls, turn, event.outcomes)", "state.calls"
+    ),
+    Mutant(
+        "ABT-3 abort waits: calls not cancelled",
+        CUTTING,
+        "actions += [CancelCalls(running), *settled",
+        "actions += [*settled",
+    ),
+    Mutant(
+        "ABT-3 skipped told as aborted",
+        BATCH,
+        "done = result(turn, call.block, ResultStatus.SKIPPED, SKIPPED)",
+        "done = result(turn, call.block, ResultStatus.ABORTED, SKIPPED)",
+    ),
+    Mutant(
+        "ABT-3 harmless and not mixed up",
+        BATCH,
+        "ABORTED_PURE if harmless else ABORTED",
+        "ABORTED if harmless else ABORTED_PURE",
+    ),
+    Mutant(
+        "ABT-4 abort consumes chosen mail",
+        CUTTING,
+        "waiting=False, mail=())\n    if state.phase",
+        "waiting=False)\n    if state.phase",
+    ),
+    Mutant("CLS-5 leaving consumes chosen mail", ENDING, "    state = evolve(state, mail=())\n", ""),
+    Mutant("CLS-5 leaving turn starts calls", TURN, "    if not state.suspending:\n", "    if True:\n"),
+    Mutant(
+        "CLS-5 leaving turn starts its batch",
+        TURN,
+        "    if state.suspending:\n        state, commit, records",
+        "    if False:\n        state, commit, records",
+    ),
+    Mutant(
+        "CLS-5 leaving turn goes on asking",
+        TURN,
+        '    if state.suspending:\n        return ending.suspend(state, event.now, "leaving")\n    made',
+        "    made",
+    ),
+    Mutant(
+        "CLS-5 cost of an empty response lost",
+        ENDING,
+        "if not opened(state).step and not state.pending",
+        "if not state.pending",
+    ),
+    Mutant(
+        "CLS-5 last results not kept",
+        TURN,
+        "ending.suspended(flushed, (*commit, *rows), records, tells)",
+        "ending.suspended(flushed, commit, records, tells)",
+    ),
+    Mutant("a waiting turn does not leave", TURN, "if state.phase is Phase.ADMITTING and state.waiting:", "if False:"),
+    Mutant(
+        "SUP-6 fenced told as store", CUTTING, '"fenced" if isinstance(event.error, Fenced) else "store"', '"store"'
+    ),
+    Mutant("ACC-6 report not sent", ENDING, "if state.spec.reports_to is not None:", "if False:"),
+    Mutant("ACC-6 report takes no reserved place", ENDING, "reserved=True", "reserved=False"),
+    # -- bounds
+    Mutant("TRN-7 model calls off by one", TURN, "if made >= limit:", "if made > limit:"),
+    Mutant("TRN-7 model not told of its last call", TURN, "if made == limit - 1 and", "if made == limit and"),
+    Mutant("TRN-7 tools offered at the last chance", TURN, "toolless=state.last_chance is not None", "toolless=False"),
+    Mutant(
+        "TRN-7 calls run after the last chance",
+        TURN,
+        "    if state.last_chance is not None:\n        return _no_more",
+        "    if False:\n        return _no_more",
+    ),
+    Mutant("TRN-7 invalid responses off by one", TURN, "if rows >= state.spec", "if rows > state.spec"),
+    Mutant(
+        "TRN-7 invalid responses never forgotten",
+        TURN,
+        "rows = 0 if running else state.invalid_rows + 1",
+        "rows = state.invalid_rows + (not running)",
+    ),
+    Mutant(
+        "TRN-7 identical failures off by one", BATCHING, ">= limits.identical_failures", "> limits.identical_failures"
+    ),
+    Mutant("TRN-7 success does not forget", BATCHING, "counts.pop(key, None)", "pass"),
+    Mutant("TRN-7 skipped counts as failed", BATCHING, "elif status is not ResultStatus.SKIPPED:", "else:"),
+    Mutant("TRN-7 repairs off by one", TURN, "if state.repairs >= bound", "if state.repairs > bound"),
+    Mutant("TRN-7 half answer dressed as whole", TURN, "    if stop in _STOPPED_SHORT:\n", "    if False:\n"),
+    Mutant("TRN-7 pause taken for an end", TURN, "    if stop is Stop.PAUSE_TURN:\n", "    if False:\n"),
+    Mutant("TRN-7 answer stands beside a failure", ENDING, "    state = evolve(state, answer=None)\n", ""),
+    Mutant(
+        "TRN-7 answer that does not fit passes",
+        TURN,
+        "            return _repair(state, read.text, now, tell)\n        text = read.json\n",
+        "            pass\n        text = getattr(read, 'json', text)\n",
+    ),
+    Mutant(
+        "calls per response off by one",
+        BATCHING,
+        "index >= limits.calls_per_response",
+        "index > limits.calls_per_response",
+    ),
+    # -- budgets
+    Mutant("BUD-2 calls over the grant run", BATCHING, "elif granted is not None and", "elif False and"),
+    Mutant(
+        "BUD-4 wrap-up after wrap-up",
+        TURN,
+        " or state.exhausted is not None:\n        return _refuse",
+        ":\n        return _refuse",
+    ),
+    Mutant(
+        "BUD-4 wrap-up told as done",
+        TURN,
+        "    if state.exhausted is not None:\n        return ending.fail(state, state.exhausted, now, tell)\n",
+        "",
+    ),
+    Mutant(
+        "BUD-4 parked turn not written", ENDING, "and not state.pending and error is None:", "and not state.pending:"
+    ),
+    Mutant("BUD-6 time counted twice", ENDING, "        since=max(now, state.since),\n", ""),
+    Mutant("BUD-7 lost request not charged", TURN, "spent=state.row.spent + turn_open.held,", "spent=state.row.spent,"),
+    Mutant(
+        "BUD-7 lost request charged again",
+        TURN,
+        "tries=turn_open.tries + 1, asking=False, held=NOTHING",
+        "tries=turn_open.tries + 1, asking=False",
+    ),
+    Mutant("BUD-7 reservation not written", TURN, "asking=True, held=state.held,", "asking=True,"),
+    Mutant("BUD-7 granted calls not counted", TURN, "if event.granted else event.spent", "if False else event.spent"),
+    Mutant(
+        "BUD-7 calls of a cut row not counted", TURN, "    if running and event.granted is None:\n", "    if False:\n"
+    ),
+    Mutant("REQ-7 usage not added", ENDING, "        usage=row.usage + usage,\n", ""),
+    Mutant(
+        "REQ-7 spending not added", ENDING, "        spent=row.spent + spent,\n        run_usage", "        run_usage"
+    ),
+    Mutant(
+        "REQ-7 the run's spending not added",
+        ENDING,
+        "        run_spent=row.run_spent + spent,\n        cost",
+        "        cost",
+    ),
+    Mutant("REQ-7 hold not ended", ENDING, "asking=False, held=NOTHING", "asking=False"),
+    Mutant("BUD-9 unknown cost forgotten", ENDING, "cost_known=row.cost_known and cost_known", "cost_known=cost_known"),
+    # -- recovery and purity
+    Mutant("REC-1 an open request is not owed", TURN, "owed=event.owed or opened(state).step > 0", "owed=False"),
+    Mutant("REC-1 an interrupted answer is one", TURN, " and last.stop is not Stop.INTERRUPTED", ""),
+    Mutant(
+        "REC-1 the answer that stands is asked again",
+        TURN,
+        "if opened(state).step and not event.owed",
+        "if False and not event.owed",
+    ),
+    Mutant("REC tries not counted", TURN, "tries=turn_open.tries + 1", "tries=turn_open.tries"),
+    Mutant(
+        "HOK-1 a failing hook fails nothing",
+        TURN,
+        "        return _refuse(state, event.error, event.now)\n",
+        "        pass\n",
+    ),
+    Mutant("a refused response is taken", TURN, "        if event.error is None:\n", "        if True:\n"),
+    Mutant(
+        "a step changes its state in place",
+        EVOLVE,
+        "    made.__dict__.update(changes)\n",
+        "    made.__dict__.update(changes)\n    fields.update(changes)\n",
+    ),
+    Mutant("an illegal input is taken", TURN, "    _check_phase(state, event)\n    match", "    match"),
+)
