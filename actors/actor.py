@@ -177,11 +177,11 @@ class Actor:
         host = self.keeper.host
         row = self.row
         resumed = row.open is not None
-        state = TurnState(self.spec, row, len(self.conversation), new_run=not self.run_open, toolbox=None)
+        state = TurnState(self.spec, row, self.conversation.stored, new_run=not self.run_open, toolbox=None)
         look = host.look(sends=False)
         begin = Begin(host.now(), self._open_calls(look.toolbox) if resumed else (), resumed and self._owed())
         if resumed:
-            state = TurnState(self.spec, row, len(self.conversation), new_run=False, output=look.output)
+            state = TurnState(self.spec, row, self.conversation.stored, new_run=False, output=look.output)
         self.run_open = True
         self.loop = loop = TurnLoop(host, state, self.conversation)
         if cut is not None:

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from .ids import AgentId, CallId, MessageId, RunId, TreeId, TurnId
-from .messages import Envelope, LaneBound, Outcome, ReceiptState
+from .messages import Envelope, LaneBound, Outcome, ReceiptState, Selection
 from .transcript import Record, ResultRecord
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
 
@@ -77,6 +77,9 @@ class AgentRow:
         run_usage, run_spent: of the run in progress or the last one.
     """
 
+        summary: index of the last summary among the records, -1 for none: what is before it need not be read.
+        context: tokens that the conversation was measured with at the last request, 0 where not known (SEL-3).
+        selection: what messages have chosen, or None.
     agent: AgentId
     parent: str
     name: str
@@ -98,6 +101,27 @@ class AgentRow:
     run_spent: Amounts = NOTHING
 
 
+    summary: int = -1
+    context: int = 0
+    selection: Selection | None = None
+
+
+@attrs.frozen
+class Asking:
+    """What a person is shown of a call, and what is bound to the decision (TOL-12). It never changes.
+
+    Attributes:
+        why: `tool`, or `repeat` of a call whose outcome is unknown (TOL-3).
+        arguments: the final ones as JSON text, defaults included.
+        binding: digest of the tool's name, its version and these arguments: what may run.
+        asked_ms, expires_ms: milliseconds of the time of day (Unix); None: it never expires.
+    """
+
+    why: str
+    arguments: str
+    binding: str
+    asked_ms: int
+    expires_ms: int | None = None
 @attrs.frozen
 class CallRow:
     """A call of an open batch; erased in the commit that appends its result (TOL-4)."""

@@ -24,7 +24,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 from .changes import AgentRow, CallRow, KvRow, OpenTurn, OutcomeRow
 from .content import File, Image, Part, Text
 from .errors import Corrupt, InternalError
-from .messages import Asked, CallDone, Envelope, Failure, Outcome
+from .messages import Asked, CallDone, Decision, Envelope, Failure, Outcome, Selection
 from .transcript import (
     Block,
     CallBlock,
@@ -34,6 +34,7 @@ from .transcript import (
     Record,
     ResponseRecord,
     ResultRecord,
+    SummaryRecord,
     TextBlock,
 )
 from .usage import Amounts, Usage
@@ -75,12 +76,15 @@ STORED: Final = (
     Stored(ResponseRecord, "response"),
     Stored(ResultRecord, "result"),
     Stored(NoteRecord, "note"),
+    Stored(SummaryRecord, "summary"),
     Stored(Usage, "usage"),
     Stored(Amounts, "amounts"),
     Stored(Failure, "failure"),
     Stored(Asked, "asked"),
     Stored(CallDone, "call_done"),
     Stored(Outcome, "outcome"),
+    Stored(Selection, "selection"),
+    Stored(Decision, "decision"),
     Stored(Envelope, "envelope"),
     Stored(OpenTurn, "open_turn"),
     Stored(AgentRow, "agent"),

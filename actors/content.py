@@ -55,6 +55,17 @@ Content: TypeAlias = tuple[Part, ...]
 PART_OVERHEAD_BYTES: Final = 16
 
 
+@attrs.frozen
+class Pinned:
+    """A message that compactions keep word for word (CMP-5): `send(Pinned("Leave docs alone"))`.
+
+    Args:
+        content: what a message is made of: text, Text, Image, File or a list of them.
+    """
+
+    content: object
+
+
 def as_content(value: object) -> Content:
     """Content from what people write: a string, one part, or a sequence of strings and parts.
 
@@ -66,6 +77,8 @@ def as_content(value: object) -> Content:
             return (Text(value),)
         case Text() | Image() | File():
             return (value,)
+        case Pinned():
+            return as_content(value.content)
         case list() | tuple() if value:
             return tuple(part for item in value for part in as_content(item))
         case _:

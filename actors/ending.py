@@ -81,7 +81,13 @@ def account(state: TurnState, usage: Usage, spent: Amounts, *, cost_known: bool 
 
 def _record(turn: TurnId, envelope: Envelope) -> MessageRecord:
     return MessageRecord(
-        turn, envelope.id, envelope.content, envelope.sender, envelope.lane is Lane.STEER, envelope.trust
+        turn,
+        envelope.id,
+        envelope.content,
+        envelope.sender,
+        steer=envelope.lane is Lane.STEER,
+        trust=envelope.trust,
+        pinned=envelope.pinned,
     )
 
 

@@ -21,7 +21,7 @@
     │   ├── MessageTooLarge
     │   └── AgentClosed
     ├── LifecycleError        the agent did not come to an answer
-    │   ├── Aborted, Killed, Crashed, Unfinished, SpecMissing
+    │   ├── Aborted, Killed, Crashed, Unfinished, NotCompacted, SpecMissing
     ├── StoreError            the store's side
     │   ├── Fenced, Corrupt, Unavailable, NewerSchema, OwnedElsewhere, Conflict
     └── InternalError         a bug of ours: report it
@@ -251,6 +251,12 @@ class Unfinished(LifecycleError):
     """The run has no answer yet: it needs input, is parked, suspended or closed."""
 
     kind = "unfinished"
+
+
+class NotCompacted(LifecycleError):
+    """A compaction came to nothing; the conversation is as it was (CMP-2, CMP-3)."""
+
+    kind = "not_compacted"
 
 
 class SpecMissing(LifecycleError):

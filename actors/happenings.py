@@ -11,7 +11,7 @@ import attrs
 from .ids import AgentId, CallId, MessageId
 from .messages import Outcome
 from .transcript import Stop
-from .usage import Usage
+from .usage import NO_USAGE, Usage
 
 
 @attrs.frozen(kw_only=True)
@@ -143,6 +143,46 @@ class HookFailed(Event):
     """A hook raised; where it decides, or is a guard, the turn fails with it (HOK-1)."""
 
     hook: str
+    error: str
+
+
+@attrs.frozen(kw_only=True)
+class CompactionStarted(Event):
+    """The conversation is being summarised. `reason`: `asked`, `window` or `overflow`."""
+
+    reason: str
+
+
+@attrs.frozen(kw_only=True)
+class CompactionEnded(Event):
+    """The one end of a compaction that had started.
+
+    Attributes:
+        error: why it came to nothing, or None. before, after: bytes of the conversation in force.
+        usage: what the summary took. cost: picodollars, None where no price is known.
+    """
+
+    error: str | None = None
+    before: int = 0
+    after: int = 0
+    usage: Usage = NO_USAGE
+    cost: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class SelectionChanged(Event):
+    """A message changed what is asked (SEL-1); empty is the agent's own. `reset`: the conversation began anew."""
+
+    model: str = ""
+    effort: str = ""
+    tier: str = ""
+    reset: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class SelectionRejected(Event):
+    """A message's choice was not followed: its hand-over note failed, or no such model can be asked (SEL-2)."""
+
     error: str
 
 

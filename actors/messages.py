@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from .content import Content, Trust, size_of
+from .errors import UsageError
 from .ids import AgentId, CallId, MessageId, RunId, TurnId
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
 
@@ -68,12 +69,65 @@ class Envelope:
     """A message with all that goes with it.
 
     Attributes:
+class Verdict(enum.StrEnum):
+    """What became of a request for approval."""
+
+    APPROVED = "approved"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    """Nobody decided in time: it counts as denied."""
+    WITHDRAWN = "withdrawn"
+    """The call was settled without a decision: by an abort, or with its batch."""
+
+
+@attrs.frozen
+class Decision:
+    """A decision on a call. `by`: who made it, as given. `message`: for the model."""
+
+    verdict: Verdict
+    by: str = ""
+    message: str = ""
+
+
+@attrs.frozen
+class Selection:
+    """What a message chooses for the requests from it on (SEL-1). None leaves a choice as it is, "" is the agent's own.
+
+    Args:
+        model: `protocol:name[@base_url]`, or the id of a model that the supervisor or an agent was given.
+        effort, tier: as the provider names them.
+    """
+
+    model: str | None = None
+    effort: str | None = None
+    tier: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what is no text."""
+        chosen: tuple[tuple[str, object], ...] = (("model", self.model), ("effort", self.effort), ("tier", self.tier))
+        for name, value in chosen:
+            if value is not None and not isinstance(value, str):
+                msg = f"Selection({name}=...) is text or None; got {value!r}; of a model object pass its id"
+                raise UsageError(msg)
+
+    def then(self, later: Selection | None) -> Selection:
+        """This one with what a later message chooses."""
+        if later is None:
+            return self
+        return Selection(
+            self.model if later.model is None else later.model,
+            self.effort if later.effort is None else later.effort,
+            self.tier if later.tier is None else later.tier,
+        )
+
+
         key: the sender's idempotency key, or None (ACC-7).
         output: name of the type that the answer owes, or None; such a message opens a turn of its own.
         interrupt: a steer that cuts what may be cut (CON-7).
         target: for control messages, the turn they are meant for; for an ANSWER, the question's call id.
         reserved: it takes a place that was reserved for it and is never refused (ACC-6).
-        reason: of an abort, close or kill.
+        reason: of an abort, close or kill. decision: of a DECISION.
+        select: what the requests from this message on ask, or None. pinned: compactions keep it (CMP-5).
     """
 
     id: MessageId
@@ -95,6 +149,9 @@ class Envelope:
         """What it counts in its lane's bound."""
         return size_of(self.content) + ENVELOPE_BYTES
 
+    decision: Decision | None = None
+    select: Selection | None = None
+    pinned: bool = False
 
 @attrs.frozen
 class Queued:

@@ -2,6 +2,9 @@
 
 A record is one append-only entry; its position is its index. What a record holds never changes, so a window on a
 conversation is a list and a length, and nothing is copied to make a request.
+
+A compaction appends too: its summary says from which index on the records behind it stand in force, and which pinned
+messages before that. What it replaces stays where it is, as the archive (CMP-4).
 """
 
 from __future__ import annotations
@@ -100,6 +103,8 @@ class MessageRecord:
     sender: AgentId | None = None
     steer: bool = False
     trust: Trust = Trust.TRUSTED
+    pinned: bool = False
+    """It stays in the conversation, whatever is compacted (CMP-5)."""
 
 
 @attrs.frozen
@@ -149,7 +154,42 @@ class NoteRecord:
     text: str
 
 
-Record: TypeAlias = MessageRecord | ResponseRecord | ResultRecord | NoteRecord
+@attrs.frozen
+class SummaryRecord:
+    """What stands for all before `upto` from now on: a compaction's summary, or the note of a change of model.
+
+    In force are then, in this order: the `pinned` messages, this record, and the records from `upto` on, but for other
+    summaries.
+
+    Attributes:
+        text: what the model reads; empty where nothing is said. upto, pinned: indices in the store.
+        responses: how many responses the model gave before, archived ones and the summary itself included.
+        handover: the conversation was reset because another model takes over (SEL-2).
+        model: id of the model that wrote it, or empty. usage: what that took.
+        trust: the least of what it was made from.
+    """
+
+    turn: TurnId
+    text: str
+    upto: int
+    pinned: tuple[int, ...] = ()
+    responses: int = 0
+    handover: bool = False
+    model: str = ""
+    usage: Usage = NO_USAGE
+    trust: Trust = Trust.TRUSTED
+
+    @property
+    def shown(self) -> str:
+        """As the next requests show it; empty where nothing is said."""
+        if not self.text:
+            return ""
+        if self.handover:
+            return f"Another model held this conversation before. Its hand-over note:\n{self.text}"
+        return f"The conversation before this point, summarised:\n{self.text}"
+
+
+Record: TypeAlias = MessageRecord | ResponseRecord | ResultRecord | NoteRecord | SummaryRecord
 
 RECORD_OVERHEAD_BYTES: Final = 24
 
@@ -163,6 +203,8 @@ def record_bytes(record: Record) -> int:
             return sum(_block_bytes(block) for block in blocks) + RECORD_OVERHEAD_BYTES
         case NoteRecord(text=text):
             return len(text) + RECORD_OVERHEAD_BYTES
+        case SummaryRecord():
+            return len(record.shown) + RECORD_OVERHEAD_BYTES
 
 
 def _block_bytes(block: Block) -> int:
@@ -178,7 +220,7 @@ def _block_bytes(block: Block) -> int:
 def owes_response(record: Record | None) -> bool:
     """Whether a conversation that ends in this record owes the model's answer (REC-1)."""
     match record:
-        case None:
+        case None | SummaryRecord():
             return False
         case ResponseRecord(stop=stop, blocks=blocks):
             return stop is not Stop.INTERRUPTED and any(isinstance(block, CallBlock) for block in blocks)
@@ -249,30 +291,102 @@ class Window:
 
 
 class Conversation:
-    """The records of one agent, append-only, with running totals: a window costs nothing to make."""
+    """The records of one agent that are in force, append-only, with running totals: a window costs nothing to make.
 
-    __slots__ = ("_bytes", "_memo", "_records", "_responses")
+    Invariants:
+        CONV-1 what is in force is a function of the records in the store: extended record by record, or read from the
+            last summary on, it is the same.
+        CONV-2 a window that was handed out never changes, by a compaction neither.
+    """
+
+    __slots__ = ("_bytes", "_first", "_memo", "_records", "_responses", "_skipped", "_summary", "stored")
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._records: list[Record] = []
         self._memo: dict[object, object] = {}
         self._bytes = 0
         self._responses = 0
-        self.extend(records)
+        self._summary: SummaryRecord | None = None
+        self._first = 0  # where the records behind the summary begin
+        self._skipped: tuple[int, ...] = ()
+        self.stored = 0
+        """How many records the store has, archived ones included."""
+        for record in records:
+            self._add(record)
+
+    @classmethod
+    def behind(
+        cls, at: int, summary: SummaryRecord, pinned: Iterable[Record], records: Iterable[Record]
+    ) -> Conversation:
+        """What is in force behind the last summary, without its archive.
+
+        Args:
+            at: index of the summary in the store.
+            summary: the last one.
+            pinned: the messages that it names.
+            records: those from `summary.upto` on, summaries included.
+        """
+        all_of_it = tuple(records)
+        kept = all_of_it[: at - summary.upto]
+        skipped = tuple(summary.upto + n for n, record in enumerate(kept) if isinstance(record, SummaryRecord))
+        made = cls()
+        made.stored = at
+        made._put(summary, pinned, (r for r in kept if not isinstance(r, SummaryRecord)), skipped)
+        made.extend(all_of_it[at - summary.upto + 1 :])
+        return made
 
     def __len__(self) -> int:
         return len(self._records)
 
     def extend(self, records: Iterable[Record]) -> None:
-        """Add records behind the last."""
+        """Add records that were committed behind the last; a summary replaces what it stands for."""
         for record in records:
-            self._records.append(record)
-            self._bytes += record_bytes(record)
-            self._responses += isinstance(record, ResponseRecord)
+            if type(record) is SummaryRecord:
+                self._compact(record)
+            else:
+                self._add(record)
+
+    def _add(self, record: Record) -> None:
+        self._records.append(record)
+        self._bytes += record_bytes(record)
+        self._responses += isinstance(record, ResponseRecord)
+        self.stored += 1
+
+    def _compact(self, summary: SummaryRecord) -> None:
+        """Rebuild what is in force, from what is: costs what is kept and pinned (CMP-2)."""
+        first, wanted = self._first, set(summary.pinned)
+        kept = [record for at, record in enumerate(self._records[first:], first) if self.index(at) >= summary.upto]
+        pinned = [record for at, record in enumerate(self._records) if self.index(at) in wanted]
+        self._put(summary, pinned, kept, tuple(at for at in self._skipped if at >= summary.upto))
+
+    def _put(
+        self, summary: SummaryRecord, pinned: Iterable[Record], kept: Iterable[Record], skipped: tuple[int, ...]
+    ) -> None:
+        before = tuple(pinned)
+        assert len(before) == len(summary.pinned), "a summary names messages that are in force"
+        self._first = len(before) + 1
+        self._records = [*before, summary, *kept]
+        self._memo = {}  # what encoders kept was of other records
+        self._bytes = sum(record_bytes(record) for record in self._records)
+        self._responses = summary.responses + sum(isinstance(r, ResponseRecord) for r in self._records[self._first :])
+        self._summary = summary
+        self._skipped = (*skipped, self.stored)
+        self.stored += 1
+
+    def index(self, at: int) -> int:
+        """The index in the store of the `at`-th record in force."""
+        if self._summary is None:
+            return at
+        if at < self._first:
+            return self._summary.pinned[at] if at < self._first - 1 else self._skipped[-1]
+        found = self._summary.upto + at - self._first
+        for skipped in self._skipped:  # in rising order
+            found += found >= skipped
+        return found
 
     @property
     def last(self) -> Record | None:
-        """The last record, or None."""
+        """The last record in force, or None."""
         return self._records[-1] if self._records else None
 
     def window(self) -> Window:
@@ -280,7 +394,7 @@ class Conversation:
         return Window(self._records, len(self._records), self._bytes, self._responses, self._memo)
 
     def __repr__(self) -> str:
-        return f"<Conversation {len(self._records)} records, {self._bytes} bytes>"
+        return f"<Conversation {len(self._records)} records of {self.stored}, {self._bytes} bytes>"
 
 
 def problems(records: Iterable[Record]) -> list[str]:

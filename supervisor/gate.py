@@ -20,6 +20,7 @@ from actors.transcript import (
     ReasoningBlock,
     ResponseRecord,
     ResultRecord,
+    SummaryRecord,
     TextBlock,
 )
 from actors.usage import FREE, Price, Usage
@@ -256,6 +257,8 @@ def _record_fields(record: Record) -> Iterator[str]:
             yield from ("result", call, status, trust, *map(repr, content))
         case NoteRecord(kind=kind, text=text):
             yield from ("note", kind, text)
+        case SummaryRecord(shown=shown, trust=trust):
+            yield from ("summary", shown, trust)
 
 
 def _block_fields(block: Block) -> Iterator[str]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from actors.changes import Claim, Intake
-from actors.errors import Aborted, Crashed, Unfinished
+from actors.errors import Aborted, Corrupt, Crashed, Unfinished
 from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended
 from actors.ids import run_id, tree_of, turn_id
 from actors.messages import Outcome, Purpose, Status, failure_of
 from actors.moves import Point
 from actors.reports import error_of
-from actors.transcript import Conversation
+from actors.transcript import Conversation, SummaryRecord
 from actors.waiting import Need
 
 if TYPE_CHECKING:
     from actors.actor import Actor
+    from actors.changes import AgentRow
     from actors.errors import CallboardError
     from actors.moves import Over
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .hooking import Hooking
     from .parts import Parts
     from .services import Services
+    from .store.base import Reader
 
 
 @final
@@ -51,8 +53,8 @@ class Life:
         return parts.leaving == "finish" and parts.graph.is_waited_for(actor.path)
 
     async def conversation(self, actor: Actor) -> Conversation:
-        """The agent's records."""
-        return Conversation(await self._kernel.store.read_records(actor.path))
+        """The agent's records that are in force; what a compaction replaced is not read (CMP-4)."""
+        return await read_conversation(self._kernel.store, actor.row)
 
     async def refresh(self, actor: Actor) -> None:
         """Take row, calls and mailbox from the store anew."""
@@ -162,6 +164,20 @@ class Life:
         crashed = Crashed(f"{actor.path} crashed: {type(error).__name__}: {error}; its messages are kept")
         crashed.__cause__ = error
         self.fail_waiters(actor, crashed)
+
+
+async def read_conversation(store: Reader, row: AgentRow) -> Conversation:
+    """The conversation of a row, read from the last summary on: it costs what is kept, not what is archived."""
+    conversation = Conversation()
+    if row.summary < 0:
+        conversation.extend(await store.read_records(row.agent))
+        return conversation
+    (summary,) = await store.read_records(row.agent, row.summary, row.summary + 1)
+    if not isinstance(summary, SummaryRecord):
+        msg = f"record {row.summary} of {row.agent} is no summary, as its row says; it is {type(summary).__name__}"
+        raise Corrupt(msg)
+    pinned = [record for at in summary.pinned for record in await store.read_records(row.agent, at, at + 1)]
+    return Conversation.behind(row.summary, summary, pinned, await store.read_records(row.agent, summary.upto))
 
 
 def error_of_abort(actor: Actor, reason: str | None) -> CallboardError:

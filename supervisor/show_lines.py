@@ -20,6 +20,7 @@ from actors.transcript import (
     ResponseRecord,
     ResultRecord,
     ResultStatus,
+    SummaryRecord,
     TextBlock,
 )
 from actors.usage import NO_USAGE
@@ -232,6 +233,9 @@ def _record_lines(index: int, record: Record, width: int, whole: bool) -> list[T
             return _said(index, title, _words(content), "dim" if good else "red", width=width, whole=whole)
         case NoteRecord(kind=kind, text=text):
             return _said(index, f"note ({kind})", text, "yellow", width=width, whole=whole)
+        case SummaryRecord(text=text, upto=upto, handover=handover):
+            title = "hand-over note" if handover else f"summary of all before {upto}"
+            return _said(index, title, text or "(the conversation begins anew)", "yellow", width=width, whole=whole)
 
 
 def _response_lines(index: int, record: ResponseRecord, width: int, *, whole: bool) -> list[Text]:

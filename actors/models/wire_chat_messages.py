@@ -22,6 +22,7 @@ from actors.transcript import (
     ResponseRecord,
     ResultRecord,
     Stop,
+    SummaryRecord,
     TextBlock,
 )
 
@@ -149,6 +150,10 @@ class Messages:
                 case NoteRecord(kind=kind, text=text, turn=turn):
                     self._settle_images()
                     self._say(_Item(dumps(NOTE_PREFIX + text), turn if kind == "failure" else None))
+                case SummaryRecord(shown=shown):
+                    self._settle_images()
+                    if shown:
+                        self._say(_Item(dumps(NOTE_PREFIX + shown)))
 
     def with_notes(self, notes: Sequence[str]) -> list[bytes]:
         """The entries, with lines behind them that are for one request only."""

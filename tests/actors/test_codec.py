@@ -22,7 +22,19 @@ from actors.codec import Form, Stored
 from actors.content import File, Image, Text, Trust
 from actors.errors import Corrupt, InternalError
 from actors.ids import AgentId, CallId, MessageId, RunId, TurnId
-from actors.messages import Asked, CallDone, Envelope, Failure, Lane, Outcome, Purpose, Status
+from actors.messages import (
+    Asked,
+    CallDone,
+    Decision,
+    Envelope,
+    Failure,
+    Lane,
+    Outcome,
+    Purpose,
+    Selection,
+    Status,
+    Verdict,
+)
 from actors.transcript import (
     CallBlock,
     MessageRecord,
@@ -32,6 +44,7 @@ from actors.transcript import (
     ResultRecord,
     ResultStatus,
     Stop,
+    SummaryRecord,
     TextBlock,
 )
 from actors.usage import Amounts, Usage
@@ -60,7 +73,7 @@ OUTCOME = Outcome(
 SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of defaults
     "message": (
         codec.RECORD,
-        MessageRecord(TURN, MessageId("m-1"), ALL, AGENT, steer=True, trust=Trust.WORKSPACE),
+        MessageRecord(TURN, MessageId("m-1"), ALL, AGENT, steer=True, trust=Trust.WORKSPACE, pinned=True),
         MessageRecord(TURN, MessageId("m-1"), (Text("hello"),)),
     ),
     "response": (
@@ -83,6 +96,13 @@ SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of d
     ),
     "result": (codec.RECORD, RESULT, ResultRecord(TURN, CALL, "w1", "read", ResultStatus.OK, (Text("5"),))),
     "note": (codec.RECORD, NoteRecord(TURN, "failure", "it broke"), NoteRecord(TURN, "notice", "")),
+    "summary": (
+        codec.RECORD,
+        SummaryRecord(
+            TURN, "all of it", 7, (0, 3), 5, handover=True, model="openai:m", usage=USAGE, trust=Trust.EXTERNAL
+        ),
+        SummaryRecord(TURN, "", 0),
+    ),
     "agent": (
         codec.AGENT,
         AgentRow(
@@ -93,6 +113,7 @@ SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of d
             ),
             usage=USAGE, spent=AMOUNTS, cost_known=False, budget='{"usd":"1"}', key="nightly", task_digest="task",
             suspended="leaving", background=True, started_by=CALL, run_usage=USAGE, run_spent=AMOUNTS,
+            summary=7, context=12_000, selection=Selection("openai:m", "high", ""),
         ),
         AgentRow(AGENT, "lead", "child", "digest"),
     ),
@@ -115,6 +136,8 @@ SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of d
         ),
         Envelope(MessageId("m-1"), AGENT, Lane.SEND, (Text("hello"),)),
     ),
+            decision=Decision(Verdict.DENIED, "an operator", "not now"),
+            select=Selection("openai:m", "", "flex"), pinned=True,
 }  # fmt: skip
 
 
@@ -240,7 +263,7 @@ MESSAGE = '"#":"message","turn":"t","message":"m"'
         (b"", "@ $"),
         (b"\xff", "@ $"),
         (b"[]", "an object is expected, not [] @ $"),
-        (b"{}", "one of message, response, result, note, not None @ $"),
+        (b"{}", "one of message, response, result, note, summary, not None @ $"),
         (b'{"#":1}', "not 1 @ $"),
         (b'{"#":"agent"}', "not 'agent' @ $"),
         (b'{"#":"message"}', "required field missing @ $.turn"),
