@@ -131,6 +131,22 @@ MUTANTS = (
     ),
     Mutant("MAIL-1 lane not sorted", MAILBOX, "lane.insert(index, queued)", "lane.append(queued)"),
     Mutant("MAIL-3 early message enters", MAILBOX, "self._next is not None and seq > self._next", "False"),
+    Mutant("MAIL-3 read anew enters twice", MAILBOX, "            self._next = max(self._next, known + 1)\n", ""),
+    Mutant("MAIL-3 read anew loses", MAILBOX, "        kept |= {queued.seq: queued for queued in late}\n", ""),
+    Mutant("MAIL-3 told again enters twice", MAILBOX, "        if seq < self._told:\n", "        if False:\n"),
+    Mutant("MAIL-3 early one never enters", MAILBOX, "seq + 1\n        self._enter_early()", "seq + 1"),
+    Mutant(
+        "MAIL-3 withdrawn early one enters",
+        MAILBOX,
+        "                self._early[seq] = None\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "MAIL-3 catching up forgets",
+        MAILBOX,
+        "        for early in self._early.values():\n",
+        "        for early in ():\n",
+    ),
     Mutant(
         "ABT-4 held message asks for a turn",
         MAILBOX,
