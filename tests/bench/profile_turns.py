@@ -135,6 +135,9 @@ class Opcodes:
 def instructions(subject: str, messages: int) -> float:
     """Instructions per model call, by valgrind."""
     counts = []
+    subprocess.run(
+        [sys.executable, __file__, subject, "--messages", "1", "--plain"], check=True
+    )  # compiles what is new
     for times in (1, 1 + messages):
         command = [sys.executable, __file__, subject, "--messages", str(times), "--plain"]
         tool = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
