@@ -49,6 +49,20 @@ class Input:
             return self._unread(error, arguments)
         return self._repaired(value, arguments)
 
+    def final(self, arguments: str) -> dict[str, Json]:
+        """The arguments of a call that fits, in the parameters' order, with the defaults that have a JSON form."""
+        value = _DECODE(arguments) if arguments else {}
+        if not (type(value) is dict and self.checker.valid(value)):
+            value = self.checker.repaired(value)[0]
+        assert isinstance(value, dict), "arguments that fit are an object"
+        properties = self.checker.schema.get("properties", {})
+        shown = {
+            name: value[name] if name in value else schema["default"]
+            for name, schema in properties.items()
+            if name in value or "default" in schema
+        }
+        return {**shown, **value}
+
     def _built(self, value: dict[str, Any], repaired: tuple[str, ...] = ()) -> Parsed | Refusal:
         kwargs = {**self.defaults, **value}
         for name, build in self.builders:

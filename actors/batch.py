@@ -37,7 +37,6 @@ MAY_HAVE: Final = "It may have taken effect: check before you repeat it."
 ABORTED: Final = "The run was aborted while this call was running. " + MAY_HAVE
 ABORTED_PURE: Final = "The run was aborted while this call was running."
 SKIPPED: Final = "Not run: the turn was stopped before this call started."
-NEEDS_APPROVAL: Final = "This call needs a person's approval, and none can be given here. Nothing was run."
 UNKNOWN: Final = "The host stopped while this call was running; its outcome is unknown. " + MAY_HAVE
 
 
@@ -59,9 +58,6 @@ def view(turn: TurnId, block: CallBlock, toolbox: Toolbox) -> CallView:
     parsed = tool.parse(block.arguments)
     if isinstance(parsed, Refusal):
         return _refused(turn, block, parsed.text)
-    if tool.needs_approval(parsed.arguments):  # until a turn can park for a decision (TOL-12), what asks for one fails
-        done = result(turn, block, ResultStatus.REFUSED, NEEDS_APPROVAL)
-        return CallView(block, CallState.SETTLED, result=done)
     keys, exclusive = tool.keys(parsed.arguments)
     return CallView(block, CallState.PLANNED, tool, parsed.arguments, keys, exclusive)
 
@@ -125,7 +121,7 @@ def stop(calls: tuple[CallView, ...], turn: TurnId, *, started: bool) -> tuple[C
     """All calls settled: those not started as skipped, and with `started` the running ones as aborted (ABT-3)."""
     after = []
     for call in calls:
-        if call.state is CallState.PLANNED:
+        if call.state is CallState.PLANNED or call.state is CallState.AWAITING:
             done = result(turn, call.block, ResultStatus.SKIPPED, SKIPPED)
             after.append(evolve(call, state=CallState.SETTLED, result=done))
         elif call.state is CallState.STARTED and started:
@@ -154,8 +150,10 @@ def recover(calls: tuple[CallView, ...], turn: TurnId) -> tuple[tuple[CallView, 
             else:
                 found = evolve(call, tries=call.tries + 1)
                 again.append(found)
-        elif call.state is CallState.PLANNED and call.tool is None:
-            found = _refused(turn, call.block, f"The tool {call.block.name!r} is no longer there. Nothing was run.")
+        elif call.state is not CallState.SETTLED and call.tool is None:
+            text = f"The tool {call.block.name!r} is no longer there as it was. Nothing was run."
+            done = result(turn, call.block, ResultStatus.ERROR, text)
+            found = evolve(call, state=CallState.SETTLED, result=done)
         after.append(found)
     return tuple(after), tuple(again)
 
@@ -174,6 +172,8 @@ def finished(calls: tuple[CallView, ...]) -> bool:
 
 
 def row(agent: AgentId, turn: TurnId, call: CallView) -> CallRow:
-    """The call as the store keeps it while its batch is open."""
-    block = call.block
-    return CallRow(block.id, agent, turn, block.name, block.arguments, call.state, call.tries, call.result)
+    """The call as the store keeps it while its batch is open; one that ended unknown outlives it (TOL-3)."""
+    block, state = call.block, call.state
+    if call.result is not None and call.result.status is ResultStatus.UNKNOWN:
+        state = CallState.UNKNOWN
+    return CallRow(block.id, agent, turn, block.name, block.arguments, state, call.tries, call.result, call.asking)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import batch
+from . import approving, batch
 from .changes import CallRow, CallState, Put
 from .content import text_of
 from .evolve import evolve
-from .happenings import ToolEnded, ToolStarted
+from .happenings import ApprovalDecided, ToolEnded, ToolStarted
 from .ids import turn_id
+from .messages import Verdict
 from .moves import CALLS_LISTED, CallView, Look, Phase, StartCall, Step, Tell, TurnState, opened
 from .transcript import ResultStatus
 
 if TYPE_CHECKING:
-    from .ids import TurnId
+    from .changes import Operation
+    from .ids import CallId, TurnId
     from .moves import Action
 
 
@@ -71,10 +73,13 @@ def count_failures(state: TurnState, ended: tuple[CallView, ...]) -> tuple[tuple
 
 def settled_tells(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
     """The events of calls that are settled."""
-    tells = []
+    tells: list[Action] = []
     for call in calls:
         if call.result is None:
             continue
+        if call.asking is not None and not call.decided:  # nobody needs to decide it any more
+            what = {"call": call.block.id, "name": call.block.name, "verdict": Verdict.WITHDRAWN.value}
+            tells.append(Tell(ApprovalDecided, what))
         values = {
             "call": call.block.id,
             "name": call.block.name,
@@ -89,11 +94,14 @@ TOLD_CHARS: Final = 200
 """How much of a result an event shows."""
 
 
-def batch_over(state: TurnState, commit: tuple[Put, ...], before: tuple[Action, ...]) -> Step:
+def batch_over(state: TurnState, commit: tuple[Operation, ...], before: tuple[Action, ...]) -> Step:
     """All calls are settled: their results wait, in call order, for the commit that carries the next request."""
     results = batch.results(state.calls)
     assert len(results) == len(state.calls), "TURN-1: a finished batch has every result"
     ids = tuple(call.block.id for call in state.calls if call.result is not None and not _unknown(call))
+    if state.unknown:
+        state, made_up = _made_up(state)
+        ids += made_up
     done = (*state.done, *((c.block.id, c.block.name, c.result.status.value) for c in state.calls if c.result))
     extra = (state.after_batch,) if state.after_batch is not None else ()
     state = evolve(
@@ -106,6 +114,21 @@ def batch_over(state: TurnState, commit: tuple[Put, ...], before: tuple[Action, 
         phase=Phase.LOOKING,
     )
     return Step(state, commit, (*before, Look(sends=False)))
+
+
+_ENDED: Final = frozenset({ResultStatus.OK, ResultStatus.ERROR, ResultStatus.TIMEOUT})
+
+
+def _made_up(state: TurnState) -> tuple[TurnState, tuple[CallId, ...]]:
+    """A repeat that a person approved has come to a known end: what it repeats need not be asked about again."""
+    done = {
+        approving.likeness(call.tool, call.block)
+        for call in state.calls
+        if call.asking is not None and call.result is not None and call.result.status in _ENDED
+    }
+    kept = tuple((like, call) for like, call in state.unknown if like not in done)
+    gone = tuple(call for like, call in state.unknown if like in done)
+    return evolve(state, unknown=kept), gone
 
 
 def _unknown(call: CallView) -> bool:

@@ -124,6 +124,8 @@ class Limits:
         first_event_s, between_events_s: deadlines of a stream. attempts: tries at one request.
         turn_s: seconds one turn may take, or None.
         hard_s: how long a request waits for tools that an abort left behind (REQ-2).
+        approvals: calls of one agent that wait for a person at once; more are refused with a result.
+        approve_s: seconds until a request for approval counts as denied, where the tool says nothing; None: never.
     """
 
     model_calls_per_turn: int = 50
@@ -140,6 +142,8 @@ class Limits:
     attempts: int = 4
     turn_s: float | None = None
     hard_s: float = 10.0
+    approvals: int = 20
+    approve_s: float | None = None
 
 
 DEFAULT_LIMITS: Final = Limits()

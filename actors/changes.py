@@ -33,6 +33,8 @@ class CallState(enum.StrEnum):
     """Where a tool call of an open batch is."""
 
     PLANNED = "planned"
+    AWAITING = "awaiting"
+    """A person is asked whether it may run; nothing that depends on it runs (TOL-12)."""
     STARTED = "started"
     SETTLED = "settled"
     UNKNOWN = "unknown"
@@ -75,11 +77,11 @@ class AgentRow:
         background: its reports come to the parent as messages, on reserved places.
         started_by: the call that started it, or None.
         run_usage, run_spent: of the run in progress or the last one.
-    """
-
         summary: index of the last summary among the records, -1 for none: what is before it need not be read.
         context: tokens that the conversation was measured with at the last request, 0 where not known (SEL-3).
         selection: what messages have chosen, or None.
+    """
+
     agent: AgentId
     parent: str
     name: str
@@ -99,8 +101,6 @@ class AgentRow:
     started_by: CallId | None = None
     run_usage: Usage = NO_USAGE
     run_spent: Amounts = NOTHING
-
-
     summary: int = -1
     context: int = 0
     selection: Selection | None = None
@@ -122,9 +122,15 @@ class Asking:
     binding: str
     asked_ms: int
     expires_ms: int | None = None
+
+
 @attrs.frozen
 class CallRow:
-    """A call of an open batch; erased in the commit that appends its result (TOL-4)."""
+    """A call of an open batch; erased in the commit that appends its result (TOL-4).
+
+    Attributes:
+        asking: of a call that needs approval, or did: one that is planned and has it was approved.
+    """
 
     call: CallId
     agent: AgentId
@@ -134,6 +140,7 @@ class CallRow:
     state: CallState
     tries: int = 1
     result: ResultRecord | None = None
+    asking: Asking | None = None
 
 
 @attrs.frozen

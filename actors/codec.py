@@ -21,7 +21,7 @@ from cattrs.cols import list_structure_factory
 from cattrs.fns import identity  # cattrs writes no call for this very function
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
-from .changes import AgentRow, CallRow, KvRow, OpenTurn, OutcomeRow
+from .changes import AgentRow, Asking, CallRow, KvRow, OpenTurn, OutcomeRow
 from .content import File, Image, Part, Text
 from .errors import Corrupt, InternalError
 from .messages import Asked, CallDone, Decision, Envelope, Failure, Outcome, Selection
@@ -88,6 +88,7 @@ STORED: Final = (
     Stored(Envelope, "envelope"),
     Stored(OpenTurn, "open_turn"),
     Stored(AgentRow, "agent"),
+    Stored(Asking, "asking"),
     Stored(CallRow, "call"),
     Stored(OutcomeRow, "turn_outcome"),
     Stored(KvRow, "kv"),

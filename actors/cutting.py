@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import answers, batch, ending
+from . import answers, approving, batch, ending
 from .batching import batch_over, settled_tells
 from .changes import CallState
 from .errors import Conflict, Fenced
@@ -52,6 +52,9 @@ def cut(state: TurnState, event: Cut) -> Step:
     elif state.phase is Phase.RUNNING:
         turn = turn_id(state.row.agent, opened(state).number)
         returned = batch.settle(state.calls, turn, event.outcomes)
+        if event.reason is None:
+            actions += approving.steered_tells(returned)
+            returned = approving.steered(turn, returned)
         running = tuple(call.block.id for call in returned if call.state is CallState.STARTED)
         calls = batch.stop(returned, turn, started=True)
         ended = tuple(call for call, was in zip(calls, state.calls, strict=True) if call is not was)

@@ -295,6 +295,31 @@ class ToolStuck(Event):
     stack: str
 
 
+@attrs.frozen(kw_only=True)
+class ApprovalAsked(Event):
+    """A call waits for a person's decision (TOL-12). `arguments`: final, as JSON text. `why`: `tool` or `repeat`.
+
+    `expires`: seconds of the time of day, or None.
+    """
+
+    call: CallId
+    name: str
+    arguments: str
+    why: str = "tool"
+    expires: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ApprovalDecided(Event):
+    """The one end of a request for approval. `verdict`: approved, denied, expired, withdrawn. `by`: who decided."""
+
+    call: CallId
+    name: str
+    verdict: str
+    by: str = ""
+    message: str = ""
+
+
 # -- budgets -----------------------------------------------------------------------------------------------------
 
 

@@ -38,6 +38,11 @@ class Purpose(enum.StrEnum):
     ABORT = "abort"
     CLOSE = "close"
     KILL = "kill"
+    DECISION = "decision"
+    """On a call that needs approval (TOL-12)."""
+    PAUSE = "pause"
+    WAKE = "wake"
+    """Ends a pause."""
 
 
 class ReceiptState(enum.StrEnum):
@@ -64,11 +69,6 @@ _FINAL: Final = frozenset(
 ENVELOPE_BYTES: Final = 64
 
 
-@attrs.frozen
-class Envelope:
-    """A message with all that goes with it.
-
-    Attributes:
 class Verdict(enum.StrEnum):
     """What became of a request for approval."""
 
@@ -121,10 +121,16 @@ class Selection:
         )
 
 
+@attrs.frozen
+class Envelope:
+    """A message with all that goes with it.
+
+    Attributes:
         key: the sender's idempotency key, or None (ACC-7).
         output: name of the type that the answer owes, or None; such a message opens a turn of its own.
         interrupt: a steer that cuts what may be cut (CON-7).
-        target: for control messages, the turn they are meant for; for an ANSWER, the question's call id.
+        target: for control messages, the turn they are meant for; for a DECISION, the call; for an ANSWER, the
+            question's call id.
         reserved: it takes a place that was reserved for it and is never refused (ACC-6).
         reason: of an abort, close or kill. decision: of a DECISION.
         select: what the requests from this message on ask, or None. pinned: compactions keep it (CMP-5).
@@ -143,15 +149,15 @@ class Selection:
     target: str | None = None
     reserved: bool = False
     reason: str | None = None
+    decision: Decision | None = None
+    select: Selection | None = None
+    pinned: bool = False
 
     @property
     def size_bytes(self) -> int:
         """What it counts in its lane's bound."""
         return size_of(self.content) + ENVELOPE_BYTES
 
-    decision: Decision | None = None
-    select: Selection | None = None
-    pinned: bool = False
 
 @attrs.frozen
 class Queued:

@@ -14,7 +14,7 @@ import attrs
 
 from .agent import Drain
 from .budget import Limits
-from .changes import AgentRow, CallState, Operation
+from .changes import AgentRow, Asking, CallState, Operation
 from .content import Content, Trust
 from .errors import CallboardError, Exhausted, ProviderError
 from .happenings import Event
@@ -96,6 +96,7 @@ class CallView:
     Attributes:
         tool, arguments: None where the call can never run; then `result` is set from the start.
         keys: resource keys. exclusive: runs alone.
+        asking: what a person is shown, where it needs approval. decided: the person has decided.
     """
 
     block: CallBlock
@@ -106,6 +107,8 @@ class CallView:
     exclusive: bool = False
     tries: int = 1
     result: ResultRecord | None = None
+    asking: Asking | None = None
+    decided: bool = False
 
 
 @attrs.frozen(slots=False)
@@ -114,13 +117,15 @@ class TurnState:
 
     Invariants:
         TURN-1 `calls` is not empty only while RUNNING; then their response is committed and none of their results is.
+            One of them runs, or a decision or a cut follows at once: a turn whose calls only wait is parked (TOL-12).
         TURN-2 `pending` stands, in order, behind the committed conversation of `head` records; it is never left
             uncommitted when a turn is over.
         TURN-3 a ticket is held from Admitted until the request that uses it, or `Abandon`.
 
     Attributes:
         row: the agent's row as last committed. head: records committed.
-        pending: records not committed yet. settled: ids of the calls whose results are in `pending`.
+        pending: records not committed yet. settled: ids of the calls whose results are in `pending`, and of those of
+            unknown outcome that one of these makes up for.
         mail: messages chosen for the next commit. owed: the conversation owes an answer.
         ticket: admission in hand; held: what it reserved. waiting: the gate was asked to wait.
         last_text, model: of the last response. invalid_rows: responses in a row with only invalid calls.
@@ -130,6 +135,8 @@ class TurnState:
         refused: why the turn fails once it has taken what it would have answered. conflicts: claims failed in a row.
         since: the time up to which active seconds are counted. done: calls settled in this run, the last of them.
         response: what `after_response` hooks see before it is committed.
+        unknown: calls of this agent that ended unknown, each with what a repeat of it is known by (TOL-3).
+        day_s: what makes the time of day of `now`.
         after_batch: a note that goes behind the results. note_last: the last of `pending` is a failure note, which
             goes behind the mail. then: where a hook's answer leads.
     """
@@ -165,6 +172,8 @@ class TurnState:
     note_last: bool = False
     then: Point | None = None
     response: Responded | None = None
+    unknown: tuple[tuple[str, CallId], ...] = ()
+    day_s: float = 0.0
 
 
 # -- what comes in -----------------------------------------------------------------------------------------------
@@ -177,12 +186,14 @@ class Begin:
     Attributes:
         open_calls: those that the store still had open, in call order. owed: the last record owes an answer.
         last: the last record, where it is a response; a turn found open may have its answer in it.
+        more: a decision or a cut follows at once, so that it does not park.
     """
 
     now: float
     open_calls: tuple[CallView, ...] = ()
     owed: bool = False
     last: ResponseRecord | None = None
+    more: bool = False
 
 
 @attrs.frozen
@@ -201,12 +212,16 @@ class HookReturned:
 
 @attrs.frozen
 class Looked:
-    """The answer to `Look`: messages chosen by the drain modes, and what is in force for the next request."""
+    """The answer to `Look`: messages chosen by the drain modes, and what is in force for the next request.
+
+    `day_s`: seconds that make the time of day of `now`.
+    """
 
     now: float
     mail: tuple[Queued, ...]
     toolbox: Toolbox
     output: OutputSpec | None = None
+    day_s: float = 0.0
 
 
 @attrs.frozen
@@ -272,6 +287,14 @@ class CallsReturned:
 
 
 @attrs.frozen
+class Decided:
+    """Decisions on calls that wait for approval; one on a call that is settled already is left to the keeper."""
+
+    now: float
+    decisions: tuple[Queued, ...]
+
+
+@attrs.frozen
 class Cut:
     """An abort, or a steer that interrupts, ends what is under way.
 
@@ -319,6 +342,7 @@ Input: TypeAlias = (
     | Responded
     | Failed
     | CallsReturned
+    | Decided
     | Cut
     | SuspendAsked
     | CommitFailed

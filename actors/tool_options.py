@@ -45,6 +45,7 @@ class ToolOptions(TypedDict, total=False):
             is called with those arguments that it names; None is no key.
         exclusive: the call runs alone in its batch.
         approve: whether a call needs approval; a function is called with those arguments that it names.
+        approve_timeout: seconds until a request for approval counts as denied; None: as the agent's `Limits` say.
         timeout: seconds until the call is cut off, above 0; None is no limit.
         trust: how far the result may be believed: `trusted`, `workspace`, `external`.
         fatal: a failure of this tool cancels the other calls of its batch.
@@ -56,6 +57,7 @@ class ToolOptions(TypedDict, total=False):
     resource: Callable[..., object]
     exclusive: bool
     approve: bool | Callable[..., bool]
+    approve_timeout: float | None
     timeout: float | None
     trust: Trust | Literal["trusted", "workspace", "external"]
     fatal: bool
@@ -116,9 +118,12 @@ def check_options(options: ToolOptions, where: str) -> None:
     trust = options.get("trust", Trust.TRUSTED)
     if trust not in list(Trust):
         raise UsageError(f"{where}: trust= is one of {', '.join(Trust)}; got {trust!r}")
-    timeout = options.get("timeout")
-    if timeout is not None and not (is_number(timeout) and timeout > 0):
-        raise UsageError(f"{where}: timeout= is seconds above 0, or None for no limit; got {timeout!r}")
+    for name, timeout in (
+        ("timeout", options.get("timeout")),
+        ("approve_timeout", options.get("approve_timeout")),
+    ):
+        if timeout is not None and not (is_number(timeout) and timeout > 0):
+            raise UsageError(f"{where}: {name}= is seconds above 0, or None for no limit; got {timeout!r}")
     for flag in ("exclusive", "fatal"):
         if not isinstance(options.get(flag, False), bool):
             raise UsageError(f"{where}: {flag}= is True or False; got {options.get(flag)!r}")

@@ -8,6 +8,7 @@ This module runs no tool.
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Mapping
@@ -69,7 +70,7 @@ class Tool(Generic[P, R_co]):
         name, description: as the model sees them. offer: both with the schema of the arguments.
         fn: the function. context: name of the parameter that gets the context, or None.
         effect, resource, exclusive, approve, trust, fatal: as `ToolOptions` describes them.
-        timeout_s: seconds, or None for no limit.
+        timeout_s, approve_timeout_s: seconds, or None for no limit.
         is_async: the function is a coroutine function; others run in a thread.
     """
 
@@ -82,6 +83,7 @@ class Tool(Generic[P, R_co]):
     exclusive: bool
     approve: bool | Callable[..., bool]
     timeout_s: float | None
+    approve_timeout_s: float | None
     trust: Trust
     fatal: bool
     context: str | None
@@ -131,6 +133,15 @@ class Tool(Generic[P, R_co]):
         except Exception:  # noqa: BLE001 - whatever went wrong, asking is safe
             return True
 
+    def final(self, arguments: str) -> dict[str, Json]:
+        """The arguments of a call that fits, as JSON values with the defaults that JSON has: what a person is shown."""
+        return self._input.final(arguments)
+
+    @property
+    def version(self) -> str:
+        """A digest of what the tool says of itself; it changes with its schema and its defaults (TOL-12)."""
+        return hashlib.sha256(compact({**self.digest_form()}).encode()).hexdigest()[:32]
+
     def shape(self, value: object, limit_chars: int) -> Shaped:
         """What the model reads of a result; never an exception (TOL-6, TOL-8).
 
@@ -158,6 +169,7 @@ class Tool(Generic[P, R_co]):
             "exclusive": self.exclusive,
             "approve": self.approve if isinstance(self.approve, bool) else "by arguments",
             "timeout_s": self.timeout_s,
+            "approve_timeout_s": self.approve_timeout_s,
             "trust": self.trust.value,
             "fatal": self.fatal,
         }
@@ -202,6 +214,7 @@ class Tool(Generic[P, R_co]):
             exclusive=False,
             approve=False,
             timeout_s=None,
+            approve_timeout_s=None,
             trust=trust,
             fatal=False,
             context=context,
@@ -258,7 +271,8 @@ def _make(fn: Callable[P, R], options: ToolOptions, names: Mapping[str, object])
     schema, takes = compile_input(name, signature.arguments, said.arguments)
     given = tuple(argument.name for argument in signature.arguments)
     approve = options.get("approve", False)
-    resource, timeout = options.get("resource"), options.get("timeout")
+    resource = options.get("resource")
+    timeout, decide = options.get("timeout"), options.get("approve_timeout")
     return Tool(
         name=name,
         description=description,
@@ -269,6 +283,7 @@ def _make(fn: Callable[P, R], options: ToolOptions, names: Mapping[str, object])
         exclusive=options.get("exclusive", False),
         approve=approve if isinstance(approve, bool) else narrowed(approve, given, f"{where}, approve="),
         timeout_s=None if timeout is None else float(timeout),
+        approve_timeout_s=None if decide is None else float(decide),
         trust=Trust(options.get("trust", Trust.TRUSTED)),
         fatal=options.get("fatal", False),
         context=signature.context,

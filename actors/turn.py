@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-from . import answers, batch, ending
-from .batching import batch_over, bounded, count_failures, row_of, rows_of, settled_tells, starting
+from . import answers, approving, batch, ending, parking
+from .batching import batch_over, bounded, count_failures, rows_of, settled_tells, starting
 from .budget import Dimension
 from .changes import CallState, OpenTurn, Put
 from .cutting import commit_failed, cut, keep_unrun
@@ -34,6 +34,7 @@ from .moves import (
     CallView,
     CommitFailed,
     Cut,
+    Decided,
     Failed,
     HookReturned,
     Input,
@@ -86,6 +87,8 @@ def step(state: TurnState, event: Input) -> Step:
             return _failed(state, event)
         case CallsReturned():
             return _returned(state, event)
+        case Decided():
+            return parking.decided(state, event)
         case Cut():
             return cut(state, event)
         case SuspendAsked():
@@ -107,6 +110,7 @@ _PHASES: Final[dict[type, frozenset[Phase]]] = {
     Responded: frozenset({Phase.ASKING}),
     Failed: frozenset({Phase.ASKING}),
     CallsReturned: frozenset({Phase.RUNNING}),
+    Decided: _ANY,
     Cut: _ANY,
     SuspendAsked: _ANY,
     CommitFailed: _ANY | {Phase.OPENING},
@@ -137,24 +141,29 @@ def _begin(state: TurnState, event: Begin) -> Step:
 
 
 def _recover(state: TurnState, turn_open: OpenTurn, event: Begin) -> Step:
-    calls, again = batch.recover(event.open_calls, turn_id(state.row.agent, turn_open.number))
+    calls, again = batch.recover(approving.recovered(event.open_calls), turn_id(state.row.agent, turn_open.number))
+    crashed = state.row.suspended is None  # else it stopped in order
     row = evolve(
         state.row,
         owes=True,
         suspended=None,
-        open=evolve(turn_open, tries=turn_open.tries + 1, asking=False, held=NOTHING),
+        open=evolve(turn_open, tries=turn_open.tries + crashed, asking=False, held=NOTHING),
         spent=state.row.spent + turn_open.held,  # BUD-7: a lost call is charged what it had reserved
         run_spent=state.row.run_spent + turn_open.held,
     )
     began = Tell(TurnStarted, {})
     if not calls:
         return _go_on(evolve(state, row=row), event, began)
-    state, started = _start_more(evolve(state, row=row, owed=True, calls=calls, phase=Phase.RUNNING))
+    unknown = (*state.unknown, *approving.ended_unknown(calls))
+    state = evolve(state, row=row, owed=True, calls=calls, unknown=unknown, phase=Phase.RUNNING)
+    state, started = parking.start_more(state)
     changed = tuple(call for call, was in zip(state.calls, event.open_calls, strict=True) if call is not was)
     writes = (Put(row), *rows_of(state, changed))
     actions = (began, *settled_tells(changed), *starting((*again, *started)))
     if batch.finished(state.calls):
         return batch_over(state, writes, actions)
+    if parking.idle(state) and not event.more:
+        return parking.park(state, writes[1:], event.now, actions)
     return Step(state, writes, actions)
 
 
@@ -220,7 +229,8 @@ def _refuse(state: TurnState, error: CallboardError, now: float) -> Step:
 def _looked(state: TurnState, event: Looked) -> Step:
     """Steering goes first; a send enters only when nothing is owed an answer (CON-1)."""
     # With a ticket the request is made up already: the tools that a hook chose for it stand.
-    state = evolve(state, mail=event.mail, toolbox=event.toolbox if state.ticket is None else state.toolbox)
+    toolbox = event.toolbox if state.ticket is None else state.toolbox
+    state = evolve(state, mail=event.mail, toolbox=toolbox, day_s=event.day_s)
     if event.mail:
         going_on = state.output if opened(state).step else state.spec.output
         state = evolve(state, output=event.output or going_on)
@@ -423,14 +433,17 @@ def _batch(state: TurnState, calls: tuple[CallView, ...], event: Responded, tell
     if rows >= state.spec.limits.invalid_responses:
         text = f"{rows} responses in a row had only calls that could not be run: answer now, without tools."
         state = evolve(state, last_chance=text, after_batch=NoteRecord(turn, "limit", text))
-    if state.suspending:
-        state, commit, records = ending.flush(state, event.now)
-        return ending.suspended(state, (*commit, *rows_of(state, calls)), records, (tell,))
-    if batch.finished(calls):
-        return batch_over(state, (), (tell, *settled_tells(calls)))
-    state, started = _start_more(state)
+    calls = approving.ask(state, turn, calls, state.day_s + event.now)
+    tells = (tell, *settled_tells(calls), *approving.asked_tells(calls))
+    state = evolve(state, calls=calls)
+    started: tuple[CallView, ...] = ()
+    if batch.finished(calls) and not state.suspending:
+        return batch_over(state, (), tells)
+    if not state.suspending:
+        state, started = parking.start_more(state)
+    if not started:
+        return parking.park(state, rows_of(state, state.calls), event.now, tells)
     state, commit, records = ending.flush(state, event.now)
-    tells = (tell, *settled_tells(state.calls))
     return Step(state, (*commit, *rows_of(state, state.calls)), (*tells, *starting(started)), records)
 
 
@@ -445,11 +458,6 @@ def _no_more(state: TurnState, now: float, tell: Tell) -> Step:
     return ending.fail(state, error, now, tell, *settled_tells(calls))
 
 
-def _start_more(state: TurnState) -> tuple[TurnState, tuple[CallView, ...]]:
-    calls, started = batch.start(state.calls, state.spec.limits.parallel_calls)
-    return (evolve(state, calls=calls), started) if started else (state, ())
-
-
 def _returned(state: TurnState, event: CallsReturned) -> Step:
     """Results are kept as they come, and enter the conversation in call order when the last is there (TOL-4)."""
     open_now = {call.block.id for call in state.calls if call.state is CallState.STARTED}
@@ -462,22 +470,15 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
     ended = tuple(call for call, was in zip(calls, before, strict=True) if call is not was)
     state = evolve(state, calls=calls, failures=count_failures(state, ended))
     tells = settled_tells(ended)
-    if batch.finished(calls):
-        return batch_over(state, (), tells) if not state.suspending else _keep(state, ended, event.now, tells)
     started: tuple[CallView, ...] = ()
     if not state.suspending:
-        state, started = _start_more(state)
-    elif not any(call.state is CallState.STARTED for call in calls):
-        return _keep(state, ended, event.now, tells)
-    rows = tuple(Put(row_of(state, call)) for call in (*ended, *started))
+        if batch.finished(calls):
+            return batch_over(state, (), tells)
+        state, started = parking.start_more(state)
+    rows = rows_of(state, (*ended, *started))
+    if parking.idle(state):
+        return parking.park(state, rows, event.now, tells)
     return Step(state, rows, (*tells, *starting(started)))
-
-
-def _keep(state: TurnState, ended: tuple[CallView, ...], now: float, tells: tuple[Action, ...]) -> Step:
-    """Suspending: nothing runs any more; the results that came are durable, the rest starts with the next owner."""
-    flushed, commit, records = ending.flush(state, now)
-    rows = tuple(Put(row_of(state, call)) for call in ended)
-    return ending.suspended(flushed, (*commit, *rows), records, tells)
 
 
 # -- failures, aborts, leaving -----------------------------------------------------------------------------------

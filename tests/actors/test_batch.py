@@ -14,7 +14,6 @@ from actors.changes import CallRow, CallState
 from actors.content import Image, Text, Trust, text_of
 from actors.ids import AgentId, CallId, TurnId
 from actors.moves import CallOutcome, CallView
-from actors.tools import tool, toolbox
 from actors.transcript import CallBlock, ResultStatus
 from tests.actors.turnkit import TOOLS
 
@@ -70,24 +69,6 @@ def test_tol_6_core_an_invalid_call_says_what_to_do(invalid: str) -> None:
     text = text_of(made.result.content)
     assert text == batch.INVALID.get(invalid, f"The call is invalid ({invalid}). Nothing was run.")
     assert "Nothing was run." in text
-
-
-@pytest.mark.parametrize(("approve", "state"), [(True, SETTLED), (False, PLANNED), (lambda path: path != "a", PLANNED)])
-def test_tol_12_core_a_call_that_needs_approval_never_runs_without(approve: Any, state: CallState) -> None:
-    """Nothing can approve yet, so such a call is settled as refused before it runs; one that needs none is planned."""
-
-    @tool(approve=approve)
-    def delete(path: str) -> str:
-        """Delete."""
-        return path
-
-    made = batch.view(TURN, block(0, "delete", '{"path": "a"}'), toolbox([delete]))
-    assert made.state is state
-    if state is SETTLED:
-        assert made.result is not None
-        assert made.result.status is ResultStatus.REFUSED
-        assert text_of(made.result.content) == batch.NEEDS_APPROVAL
-        assert made.tool is None
 
 
 def test_a_result_names_its_call() -> None:

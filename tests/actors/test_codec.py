@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 
 from actors import codec
-from actors.changes import AgentRow, CallRow, CallState, KvRow, OpenTurn, OutcomeRow
+from actors.changes import AgentRow, Asking, CallRow, CallState, KvRow, OpenTurn, OutcomeRow
 from actors.codec import Form, Stored
 from actors.content import File, Image, Text, Trust
 from actors.errors import Corrupt, InternalError
@@ -119,7 +119,10 @@ SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of d
     ),
     "call": (
         codec.CALL,
-        CallRow(CALL, AGENT, TURN, "read", "{}", CallState.SETTLED, 2, RESULT),
+        CallRow(
+            CALL, AGENT, TURN, "read", "{}", CallState.SETTLED, 2, RESULT,
+            Asking("repeat", '{"path": "a"}', "digest", 5, 6),
+        ),
         CallRow(CALL, AGENT, TURN, "read", "{}", CallState.PLANNED),
     ),
     "turn_outcome": (
@@ -133,11 +136,11 @@ SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of d
         Envelope(
             MessageId("m-1"), AGENT, Lane.STEER, ALL, sender=AgentId("lead"), purpose=Purpose.ANSWER, key="k",
             output="Verdict", interrupt=True, trust=Trust.EXTERNAL, target=CALL, reserved=True, reason="why",
+            decision=Decision(Verdict.DENIED, "an operator", "not now"),
+            select=Selection("openai:m", "", "flex"), pinned=True,
         ),
         Envelope(MessageId("m-1"), AGENT, Lane.SEND, (Text("hello"),)),
     ),
-            decision=Decision(Verdict.DENIED, "an operator", "not now"),
-            select=Selection("openai:m", "", "flex"), pinned=True,
 }  # fmt: skip
 
 

@@ -1,0 +1,100 @@
+"""How a turn waits for a person: it parks, and goes on by a decision (TOL-12).
+
+A parked turn is open in the store, runs nothing, and costs no active time (BUD-6); the process may exit. A decision,
+an abort or a steer that interrupts brings it back, in this process or a later one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from . import approving, batch, ending
+from .batching import batch_over, count_failures, rows_of, settled_tells, starting
+from .changes import CallState, Claim
+from .errors import Unfinished
+from .evolve import evolve
+from .ids import turn_id
+from .messages import Status, failure_of
+from .moves import Phase, Step, opened
+
+if TYPE_CHECKING:
+    from .changes import Operation
+    from .messages import Decision
+    from .moves import Action, CallView, Decided, TurnState
+
+APPROVAL: Final = "approval"
+"""Why a parked turn is suspended."""
+
+
+def start_more(state: TurnState) -> tuple[TurnState, tuple[CallView, ...]]:
+    """Start every call of the batch that may run now."""
+    calls, started = batch.start(state.calls, state.spec.limits.parallel_calls)
+    return (evolve(state, calls=calls), started) if started else (state, ())
+
+
+def idle(state: TurnState) -> bool:
+    """Whether no call of the batch runs."""
+    return not any(call.state is CallState.STARTED for call in state.calls)
+
+
+def park(state: TurnState, rows: tuple[Operation, ...], now: float, before: tuple[Action, ...]) -> Step:
+    """Only calls that await a decision are left: the turn stops here, in one commit with what came last.
+
+    Where it was to stop anyway it stops for that reason, and parks when it goes on.
+    """
+    if state.suspending:
+        state, commit, records = ending.flush(state, now)
+        return ending.suspended(state, (*rows, *commit), records, before)
+    told = ending.outcome(state, Status.PARKED, failure=failure_of(Unfinished(waits(state))))
+    state = evolve(state, row=evolve(state.row, suspended=APPROVAL, owes=True))
+    state, commit, records = ending.flush(state, now)
+    return ending.suspended(state, (*rows, *commit), records, before, reason=APPROVAL, told=told)
+
+
+def waits(state: TurnState) -> str:
+    """What a parked turn waits for, in words."""
+    names = ", ".join(f"{call.block.name} ({call.block.id})" for call in approving.undecided(state.calls))
+    return f"{state.row.agent} waits for approval of {names}: decide in `async with sup.approvals()`, then wait again"
+
+
+def decided(state: TurnState, event: Decided) -> Step:
+    """Claim decisions, and carry them out, in one commit: approved calls start, denied ones are settled.
+
+    In another phase nothing waits for approval: the calls were settled meanwhile, and the keeper ends the decisions.
+    """
+    if state.phase is not Phase.RUNNING:
+        return Step(state)
+    turn = turn_id(state.row.agent, opened(state).number)
+    waiting = {call.block.id: call for call in approving.undecided(state.calls)}
+    found: dict[str, Decision] = {}
+    claimed = []
+    for queued in event.decisions:
+        envelope = queued.envelope
+        if envelope.decision is not None and envelope.target in waiting and envelope.target not in found:
+            found[envelope.target] = envelope.decision
+            claimed.append(envelope.id)
+    if not found:
+        return park(state, (), event.now, ()) if idle(state) else Step(state)
+    before = state.calls
+    calls = tuple(
+        approving.decide(turn, call, found[call.block.id]) if call.block.id in found else call for call in before
+    )
+    tells: list[Action] = [
+        approving.decided_tell(call, found[call.block.id]) for call in before if call.block.id in found
+    ]
+    ended = tuple(call for call in calls if call.block.id in found and call.state is CallState.SETTLED)
+    state = evolve(state, calls=calls, failures=count_failures(state, ended))
+    if not state.suspending:
+        state, _ = start_more(state)
+    started = tuple(
+        call for call, was in zip(state.calls, before, strict=True)
+        if call.state is CallState.STARTED and was.state is not CallState.STARTED
+    )  # fmt: skip
+    changed = tuple(call for call, was in zip(state.calls, before, strict=True) if call is not was)
+    rows: tuple[Operation, ...] = (Claim(state.row.agent, tuple(claimed), turn), *rows_of(state, changed))
+    tells += settled_tells(ended)
+    if batch.finished(state.calls) and not state.suspending:
+        return batch_over(state, rows, tuple(tells))
+    if idle(state):
+        return park(state, rows, event.now, tuple(tells))
+    return Step(state, rows, (*tells, *starting(started)))
