@@ -114,6 +114,17 @@ class Reader(Protocol):
         """
         ...
 
+    async def awaiting_calls(self) -> tuple[CallRow, ...]:
+        """Find the calls that wait for a person's decision, in order of path and call (TOL-12).
+
+        One indexed read: it costs what is found.
+        """
+        ...
+
+    async def keyed(self, agent: AgentId, sender: AgentId | None, key: str) -> Queued | None:
+        """Find the message that a sender had accepted first under a key; None where there is none (ACC-7)."""
+        ...
+
     async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
         """Read the agents right below one."""
         ...

@@ -14,7 +14,7 @@ from actors.errors import StoreError, Unavailable, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from actors.changes import AgentRow, ChangeSet, KvRow, OutcomeRow, Values
+    from actors.changes import AgentRow, CallRow, ChangeSet, KvRow, OutcomeRow, Values
     from actors.ids import AgentId, MessageId, TreeId, TurnId
     from actors.messages import Queued, ReceiptState
     from actors.transcript import Record
@@ -71,6 +71,14 @@ class PassingReader:
     async def agents_with_work(self) -> tuple[AgentId, ...]:
         """Find the agents with work."""
         return await self._store.agents_with_work()
+
+    async def awaiting_calls(self) -> tuple[CallRow, ...]:
+        """Find the calls that wait for a decision."""
+        return await self._store.awaiting_calls()
+
+    async def keyed(self, agent: AgentId, sender: AgentId | None, key: str) -> Queued | None:
+        """Find the message accepted first under a key."""
+        return await self._store.keyed(agent, sender, key)
 
     async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
         """Read the agents right below one."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 import trio
 
+from actors.changes import CallState
 from actors.errors import Unavailable
 from actors.messages import Queued
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from actors.changes import AgentRow, ChangeSet, KvRow, OutcomeRow, Values
+    from actors.changes import AgentRow, CallRow, ChangeSet, KvRow, OutcomeRow, Values
     from actors.ids import AgentId, MessageId, TreeId, TurnId
     from actors.messages import ReceiptState
     from actors.transcript import Record
@@ -81,6 +82,19 @@ class MemoryReader:
         """Find the agents that owe work or have a queued message."""
         await self._read()
         return tuple(sorted(self._tables.work))
+
+    async def awaiting_calls(self) -> tuple[CallRow, ...]:
+        """Find the calls that wait for a decision."""
+        await self._read()
+        open_calls = self._tables.calls.values()
+        found = [row for rows in open_calls for row in rows.values() if row.state is CallState.AWAITING]
+        return tuple(sorted(found, key=lambda row: (row.agent, call_order(row))))
+
+    async def keyed(self, agent: AgentId, sender: AgentId | None, key: str) -> Queued | None:
+        """Find the message accepted first under a key."""
+        await self._read()
+        found = self._tables.first.get((agent, sender, key))
+        return None if found is None else Queued(found.seq, found.envelope, found.state)
 
     async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
         """Read the agents right below one."""

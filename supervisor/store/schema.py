@@ -59,9 +59,11 @@ _FIRST: Final = (
     # A call's id begins with its agent's path and a colon, so one range holds an agent's calls.
     """
     CREATE TABLE calls (
-        call TEXT PRIMARY KEY, tree TEXT NOT NULL, epoch INTEGER NOT NULL, body BLOB NOT NULL
+        call TEXT PRIMARY KEY, tree TEXT NOT NULL, epoch INTEGER NOT NULL, awaits INTEGER NOT NULL, body BLOB NOT NULL
     ) STRICT, WITHOUT ROWID
     """,
+    # TOL-12: what waits for a person is found by what waits, whatever runs.
+    "CREATE INDEX calls_awaiting ON calls(call) WHERE awaits = 1",
     """
     CREATE TABLE outcomes (
         turn TEXT PRIMARY KEY, tree TEXT NOT NULL, epoch INTEGER NOT NULL, body BLOB NOT NULL

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from actors.changes import AgentRow, ChangeSet, KvRow, OutcomeRow, Values
+    from actors.changes import AgentRow, CallRow, ChangeSet, KvRow, OutcomeRow, Values
     from actors.ids import AgentId, MessageId, TreeId, TurnId
     from actors.messages import Queued, ReceiptState
     from actors.transcript import Record
@@ -85,6 +85,16 @@ class SqliteReader:
     async def agents_with_work(self) -> tuple[AgentId, ...]:
         """Find the agents with work, as `Reader.agents_with_work`."""
         found: tuple[AgentId, ...] = await self._read(self._reads.agents_with_work)
+        return found
+
+    async def awaiting_calls(self) -> tuple[CallRow, ...]:
+        """Find the calls that wait for a decision, as `Reader.awaiting_calls`."""
+        found: tuple[CallRow, ...] = await self._read(self._reads.awaiting_calls)
+        return found
+
+    async def keyed(self, agent: AgentId, sender: AgentId | None, key: str) -> Queued | None:
+        """Find the message accepted first under a key, as `Reader.keyed`."""
+        found: Queued | None = await self._read(lambda: self._reads.keyed(agent, sender, key))
         return found
 
     async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:

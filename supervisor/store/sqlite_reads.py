@@ -22,7 +22,7 @@ from .checks import call_order
 from .sqlite_writer import store_error
 
 if TYPE_CHECKING:
-    from actors.changes import AgentRow, KvRow, OutcomeRow
+    from actors.changes import AgentRow, CallRow, KvRow, OutcomeRow
     from actors.ids import AgentId, MessageId, TreeId, TurnId
     from actors.transcript import Record
 
@@ -93,6 +93,18 @@ class Reads:
         """As `Reader.agents_with_work`."""
         (found,) = self._rows(("SELECT agent FROM agents WHERE owes = 1 OR queued > 0 ORDER BY agent", ()))
         return tuple([row[0] for row in found])
+
+    def awaiting_calls(self) -> tuple[CallRow, ...]:
+        """As `Reader.awaiting_calls`."""
+        (found,) = self._rows(("SELECT body FROM calls WHERE awaits = 1", ()))
+        rows: list[CallRow] = [_decoded(codec.CALL, row[0], "a call that waits for approval") for row in found]
+        return tuple(sorted(rows, key=lambda row: (row.agent, call_order(row))))
+
+    def keyed(self, agent: AgentId, sender: AgentId | None, key: str) -> Queued | None:
+        """As `Reader.keyed`."""
+        sql = "SELECT seq, body, state FROM messages WHERE agent = ? AND sender = ? AND key = ?"
+        (found,) = self._rows((sql, (agent, sender or "", key)))
+        return _queued(agent, found)[0] if found else None
 
     def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
         """As `Reader.children`."""

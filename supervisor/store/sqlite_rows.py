@@ -18,6 +18,7 @@ from actors.changes import (
     Append,
     Bump,
     CallRow,
+    CallState,
     ChangeSet,
     Claim,
     Enqueue,
@@ -117,7 +118,7 @@ def _do_append(db: apsw.Cursor, agent: str, at: int, rows: tuple[tuple[Any, ...]
 _SET_AGENT: Final = "UPDATE agents SET owes = ?, epoch = ?, body = ? WHERE agent = ? AND parent = ? AND key IS ?"
 _ADD_AGENT: Final = "INSERT INTO agents(agent, tree, epoch, parent, key, owes, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _ADD: Final[dict[type[Row], str]] = {
-    CallRow: "INSERT INTO calls(call, tree, epoch, body) VALUES (?, ?, ?, ?)",
+    CallRow: "INSERT INTO calls(call, tree, epoch, awaits, body) VALUES (?, ?, ?, ?, ?)",
     OutcomeRow: "INSERT INTO outcomes(turn, tree, epoch, body) VALUES (?, ?, ?, ?)",
     KvRow: "INSERT INTO kv(agent, scope, key, tree, epoch, body) VALUES (?, ?, ?, ?, ?, ?)",
 }
@@ -125,6 +126,7 @@ _SET: Final[dict[type[Row], str]] = {
     table: f"{insert} ON CONFLICT DO UPDATE SET epoch = excluded.epoch, body = excluded.body"
     for table, insert in _ADD.items()
 }
+_SET[CallRow] += ", awaits = excluded.awaits"
 
 
 def _put(operation: Put, at: At) -> Step:
@@ -134,7 +136,7 @@ def _put(operation: Put, at: At) -> Step:
         case AgentRow():
             return (_do_add_agent if fresh else _do_set_agent), (row, at, codec.AGENT.encode(row))
         case CallRow():
-            arguments = (row.call, *at, codec.CALL.encode(row))
+            arguments = (row.call, *at, int(row.state is CallState.AWAITING), codec.CALL.encode(row))
         case OutcomeRow():
             arguments = (row.turn, *at, codec.OUTCOME.encode(row))
         case KvRow():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .store_mail import check_bounds, check_claims, check_dedupe, check_intake, check_moves, check_order, check_work
-from .store_rows import check_agents, check_empty, check_keys, check_records, check_rows, check_text
+from .store_rows import check_agents, check_awaiting, check_empty, check_keys, check_records, check_rows, check_text
 from .store_sets import check_cancelled, check_closed, check_conditions, check_fence, check_together, check_whole
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ CHECKS: Final[tuple[Callable[[Store], Awaitable[None]], ...]] = (
     check_empty,
     check_rows,
     check_keys,
+    check_awaiting,
     check_agents,
     check_records,
     check_text,

@@ -9,7 +9,9 @@ import attrs
 from actors.changes import (
     AgentRow,
     Append,
+    Asking,
     CallRow,
+    CallState,
     ChangeSet,
     Erase,
     Intake,
@@ -88,6 +90,27 @@ async def check_keys(store: Store) -> None:
     await hand.refuses(UsageError, Put(attrs.evolve(keyed, key="other")))
     await hand.refuses(UsageError, Put(attrs.evolve(keyed, parent="")))
     await hand(Put(agent_row("lead/child/below", key="nightly"), fresh=True))
+
+
+async def check_awaiting(store: Store) -> None:
+    """Calls that wait for a decision are found in every tree while they wait, as they were written last (TOL-12)."""
+    hand = Hand(store)
+    await hand.begin()
+    assert await store.awaiting_calls() == ()
+    asking = Asking("tool", "{}", "digest", 1, 2)
+    rows = [attrs.evolve(call_row(LEAD, 1, n), state=CallState.AWAITING, asking=asking) for n in (10, 2)]
+    other = attrs.evolve(call_row("other", 1, 0), state=CallState.AWAITING)
+    epoch = await store.own(TreeId("other"))
+    await store.commit(ChangeSet(TreeId("other"), epoch, (Put(agent_row("other")), Put(other))))
+    await hand(*(Put(row) for row in rows), Put(call_row(LEAD, 1, 3)), Put(call_row(CHILD, 1, 0)))
+    assert await store.awaiting_calls() == (rows[1], rows[0], other)
+    started = attrs.evolve(rows[0], state=CallState.STARTED)
+    await hand(Put(started), Erase(CallRow, (rows[1].call,)))
+    assert await store.awaiting_calls() == (other,)
+    await hand(Put(rows[0]), Put(rows[1], fresh=True))
+    assert await store.awaiting_calls() == (rows[1], rows[0], other)
+    await hand.refuses(Conflict, Put(started), Put(rows[1], fresh=True))
+    assert await store.awaiting_calls() == (rows[1], rows[0], other)
 
 
 async def check_agents(store: Store) -> None:
