@@ -3,7 +3,8 @@ r"""Every block of code in the READMEs runs, and prints what the README says it 
 A ```python block runs as a program of its own; a ```text block right after it is its output. In a ```console block
 each `$ ` line is run and the lines below it are its output; `callboard …` and `python3 dev.py …` are run with the
 Python that runs the tests. A ```toml block is parsed. In an output, a line of `...` stands for any lines, and `...`
-inside a line for anything. `<!-- not run: REASON -->` on the line before a block leaves it out, and says why.
+inside a line for anything. `<!-- not run: REASON -->` on the line before a block leaves it out, and says why;
+`<!-- after the block before -->` runs the block before it first, in the same folder.
 """
 
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,24 +22,26 @@ import pytest
 
 from tests.tidy.sources import PACKAGES, ROOT, relative
 
-READMES_REQUIRED = False
+READMES_REQUIRED = True
 READMES = (ROOT / "README.md", *(ROOT / package / "README.md" for package in PACKAGES))
 TIMEOUT_S = 60
 FENCE = re.compile(
-    r"^(?:<!-- not run: (?P<reason>[^\n]+) -->\n+)?```(?P<kind>\w+)\n(?P<text>.*?)^```$"
+    r"^(?:<!-- (?:not run: (?P<reason>[^\n]+)|(?P<after>after the block before)) -->\n+)?"
+    r"```(?P<kind>\w+)\n(?P<text>.*?)^```$"
     r"(?:\n+```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
 
 
 class Block(NamedTuple):
-    """One block: where it stands, its kind and text, the output that follows it, and why it is not run."""
+    """One block: where it stands, its kind and text, its output, why it is not run, and what runs before it."""
 
     where: str
     kind: str
     text: str
     output: str | None
     reason: str | None
+    before: "Block | None" = None
 
 
 class Done(NamedTuple):
@@ -50,9 +54,12 @@ class Done(NamedTuple):
 
 def blocks(text: str, name: str) -> Iterator[Block]:
     """Every block of a README, in order."""
+    block = None
     for match in FENCE.finditer(text):
         line = text.count("\n", 0, match.start("kind")) + 1
-        yield Block(f"{name}:{line}", match["kind"], match["text"], match["output"], match["reason"])
+        before = block if match["after"] else None
+        block = Block(f"{name}:{line}", match["kind"], match["text"], match["output"], match["reason"], before)
+        yield block
 
 
 def all_blocks() -> list[Block]:
@@ -119,7 +126,9 @@ def check_output(block: Block, expected: str | None, done: Done) -> None:
 
 
 def check(block: Block, folder: Path) -> None:
-    """Run one block in a folder."""
+    """Run one block in a folder, behind the one that it needs."""
+    if block.before is not None:
+        check(block.before, folder)
     match block.kind:
         case "python":
             program = folder / "block.py"
@@ -200,6 +209,16 @@ def test_a_reason_leaves_a_block_out() -> None:
     """The comment before a block is its reason not to run."""
     block = only_block("<!-- not run: needs a key -->\n```python\nx\n```\n")
     assert block.reason == "needs a key"
+
+
+@pytest.mark.parametrize("mark", ["<!-- after the block before -->\n", ""])
+def test_a_block_runs_after_the_one_before(tmp_path: Path, mark: str) -> None:
+    """What a block leaves in its folder is there for the next one that says so, and for no other."""
+    first = "```python\nopen('kept', 'x').close()\n```\n"
+    second = f"{mark}```python\nimport os\nprint(os.listdir())\n```\n```text\n...'kept'...\n```\n"
+    [_, block] = blocks(first + "Then:\n\n" + second, "made-up")
+    with nullcontext() if mark else pytest.raises(AssertionError):
+        check(block, tmp_path)
 
 
 def test_false_toml_fails(tmp_path: Path) -> None:
