@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from hypothesis import given
 from actors import batch
 from actors.changes import CallRow, CallState
 from actors.content import Image, Text, Trust, text_of
+from actors.evolve import evolve
 from actors.ids import AgentId, CallId, TurnId
 from actors.moves import CallOutcome, CallView
 from actors.transcript import CallBlock, ResultStatus
@@ -34,7 +34,7 @@ def view(index: int, state: CallState = PLANNED, name: str = "look", **fields: A
     """A call by index, in a state."""
     made = CallView(block(index, name), state, TOOLS.get(name), {}, **fields)
     if state is SETTLED and made.result is None:
-        return attrs.evolve(made, result=batch.result(TURN, made.block, OK, "kept"))
+        return evolve(made, result=batch.result(TURN, made.block, OK, "kept"))
     return made
 
 
@@ -183,7 +183,7 @@ def test_a_failure_of_a_call_that_is_not_fatal_skips_nothing() -> None:
     """Only its tool says that it is."""
     calls = (view(0, STARTED, "write"), view(1))
     assert batch.settle(calls, TURN, [outcome(0, ResultStatus.ERROR)])[1].state is PLANNED
-    gone = (attrs.evolve(view(0, STARTED, "gone"), tool=None), view(1))
+    gone = (evolve(view(0, STARTED, "gone"), tool=None), view(1))
     assert batch.settle(gone, TURN, [outcome(0, ResultStatus.ERROR)])[1].state is PLANNED
 
 

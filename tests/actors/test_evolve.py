@@ -8,7 +8,7 @@ import pytest
 from actors.changes import AgentRow, OpenTurn
 from actors.evolve import evolve
 from actors.ids import AgentId
-from actors.moves import CallView, TurnState
+from actors.moves import TurnState
 from tests.actors.turnkit import open_row, row, spec
 
 
@@ -37,10 +37,18 @@ def test_a_name_that_is_no_field_is_a_bug() -> None:
 
 def test_every_class_that_is_copied_so_keeps_its_fields_in_a_dictionary() -> None:
     """No converter and no validator is left out by it."""
-    for kind in (AgentRow, OpenTurn, CallView, TurnState):
+    for kind in (AgentRow, OpenTurn):
         for field in attrs.fields(kind):
             assert field.converter is None
             assert field.validator is None
+    assert vars(evolve(row(), turns=1))["turns"] == 1
+    assert evolve(row(), agent=AgentId("x")).agent == "x"
+
+
+def test_a_struct_is_copied_likewise() -> None:
+    """Its own copy, the original stays, and a misspelt change never passes silently."""
     state = TurnState(spec(), open_row(), 0)
-    assert vars(evolve(state, head=1))["head"] == 1
-    assert evolve(state.row, agent=AgentId("x")).agent == "x"
+    after = evolve(state, head=1)
+    assert (after.head, state.head, after.row) == (1, 0, state.row)
+    with pytest.raises(TypeError, match="heads"):
+        evolve(state, heads=1)

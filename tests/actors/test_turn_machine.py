@@ -19,6 +19,7 @@ from actors.budget import Limits
 from actors.changes import CallState
 from actors.content import Text
 from actors.errors import Broken, InternalError, UsageError
+from actors.evolve import evolve
 from actors.ids import CallId
 from actors.messages import Lane, ReceiptState
 from actors.moves import (
@@ -306,7 +307,7 @@ class TurnMachine(RuleBasedStateMachine):
 
 def refused_out_of_place(state: TurnState) -> None:
     """Every input that nothing was asked for raises, and changes nothing."""
-    before = dict(vars(state))
+    before = evolve(state)
     settled = next((call for call in state.calls if call.state is not CallState.STARTED), None)
     call = CallId("lead:t1.9.9") if settled is None else settled.block.id
     late = CallsReturned(0.0, (CallOutcome(call, ResultStatus.OK, (Text("late"),)),))
@@ -314,7 +315,7 @@ def refused_out_of_place(state: TurnState) -> None:
         if state.phase not in WANTED.get(type(event), ()):
             with pytest.raises(InternalError):
                 step(state, event)
-    assert vars(state) == before
+    assert state == before
 
 
 TurnMachine.TestCase.settings = settings(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
 
 from actors.changes import CallRow, CallState
 from actors.content import Text, text_of
+from actors.evolve import evolve
 from actors.happenings import ToolEnded, ToolStarted, TurnStarted
 from actors.ids import CallId, MessageId, TurnId
 from actors.messages import Status
@@ -95,7 +95,7 @@ def test_a_call_that_runs_again_counts_in_the_limit_and_blocks_its_key() -> None
 
 def test_a_planned_call_whose_tool_is_gone_is_an_error_result() -> None:
     """It cannot run; nothing was run."""
-    drive = recovered(attrs.evolve(view(0, "gone", PLANNED), tool=None), view(1, "look", STARTED))
+    drive = recovered(evolve(view(0, "gone", PLANNED), tool=None), view(1, "look", STARTED))
     assert [told["status"] for told in drive.told(ToolEnded)] == ["error"]
     drive.ends(1)
     drive.ask()
