@@ -178,7 +178,7 @@ def nothing(state: TurnState) -> Step:
     """There is nothing to do: no turn was needed, and none is left behind (CON-5)."""
     abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
     row = evolve(state.row, open=None, owes=False, suspended=None)
-    commit = (Put(row),) if opened(state).tries else ()  # one that the store has open would be found again and again
+    commit = (Put(row),) if state.row.owes else ()  # what the store has open would be found again and again
     return Step(evolve(state, row=row, phase=Phase.OVER, ticket=None), commit, (*abandon, Over()))
 
 

@@ -9,6 +9,7 @@ import pytest
 from actors.changes import Claim, OutcomeRow
 from actors.errors import InternalError, Unavailable, UsageError
 from actors.evolve import evolve
+from actors.evolve import evolve
 from actors.happenings import TurnEnded, TurnStarted
 from actors.messages import Status
 from actors.moves import (
@@ -144,9 +145,10 @@ def test_con_5_a_turn_that_finds_nothing_leaves_nothing() -> None:
     assert drive.told(TurnEnded) == []
 
 
-def test_con_5_a_turn_that_the_store_has_open_but_that_finds_nothing_is_closed_there() -> None:
+@pytest.mark.parametrize("suspended", [None, "budget"])
+def test_con_5_a_turn_that_the_store_has_open_but_that_finds_nothing_is_closed_there(suspended: str | None) -> None:
     """Else the store would owe it for ever: it would be found, opened and left again without end."""
-    drive = Drive(row_=open_row(step=0))
+    drive = Drive(row_=evolve(open_row(step=0), suspended=suspended))
     drive.give(Begin(0.0))
     drive.look()
     assert drive.over == Over()

@@ -102,7 +102,7 @@ def test_a_planned_call_whose_tool_is_gone_is_an_error_result() -> None:
     assert drive.results == [ResultStatus.ERROR, OK]
     result = drive.records[-2]
     assert isinstance(result, ResultRecord)
-    assert text_of(result.content) == "The tool 'gone' is no longer there. Nothing was run."
+    assert text_of(result.content) == "The tool 'gone' is no longer there as it was. Nothing was run."
 
 
 def test_results_that_were_kept_are_not_lost_and_not_told_again() -> None:

@@ -16,7 +16,7 @@ class Mutant(NamedTuple):
 
 TURN, ENDING, BATCH = "actors/turn.py", "actors/ending.py", "actors/batch.py"
 BATCHING, CUTTING, ANSWERS = "actors/batching.py", "actors/cutting.py", "actors/answers.py"
-MAILBOX, EVOLVE = "actors/mailbox.py", "actors/evolve.py"
+MAILBOX, EVOLVE, PARKING = "actors/mailbox.py", "actors/evolve.py", "actors/parking.py"
 
 MUTANTS = (
     # -- the conversation
@@ -49,8 +49,10 @@ MUTANTS = (
     Mutant(
         "TOL-3 effect before record: first starts", TURN, "*rows_of(state, state.calls))", "*rows_of(state, calls))"
     ),
-    Mutant("TOL-3 effect before record: later starts", TURN, "for call in (*ended, *started))", "for call in ended)"),
-    Mutant("TOL-4 results kept late", TURN, "for call in (*ended, *started))", "for call in started)"),
+    Mutant(
+        "TOL-3 effect before record: later starts", TURN, "rows_of(state, (*ended, *started))", "rows_of(state, ended)"
+    ),
+    Mutant("TOL-4 results kept late", TURN, "rows_of(state, (*ended, *started))", "rows_of(state, started)"),
     Mutant("TOL-3 once runs again", BATCH, "frozenset({Effect.ONCE, Effect.STORE})", "frozenset({Effect.STORE})"),
     Mutant("TOL-3 store runs again", BATCH, "frozenset({Effect.ONCE, Effect.STORE})", "frozenset({Effect.ONCE})"),
     Mutant("TOL-3 pure does not run again", BATCH, "frozenset({Effect.ONCE, Effect.STORE})", "frozenset(Effect)"),
@@ -161,10 +163,10 @@ MUTANTS = (
     Mutant("CON-3 conflicts without end", CUTTING, "and state.conflicts < CONFLICTS_MAX", ""),
     Mutant("conflicts add up over claims", TURN, "open=asking), conflicts=0)", "open=asking))"),
     Mutant(
-        "CON-5 recovered turn that finds nothing stays open",
+        "CON-5 turn that finds nothing stays open",
         ENDING,
-        "commit = (Put(row),) if opened(state).tries else ()",
-        "commit = ()",
+        "if state.row.owes else ()",
+        "if opened(state).tries else ()",
     ),
     Mutant("CON-7 cut forgets what is owed", CUTTING, "Look(sends=nothing_owed(state))", "Look(sends=True)"),
     Mutant("TURN-2 wait loses what it settled", TURN, "commit if records else ()", "()"),
@@ -223,7 +225,12 @@ MUTANTS = (
         "row = evolve(state.row, open=None, owes=False, suspended=None)\n    operations",
         "row = evolve(state.row, open=None, suspended=None)\n    operations",
     ),
-    Mutant("ABT-1 abort does not end the turn", CUTTING, "    if event.reason is None:\n", "    if True:\n"),
+    Mutant(
+        "ABT-1 abort does not end the turn",
+        CUTTING,
+        "    return ending.abort(state, event, tuple(actions))",
+        "    return Step(evolve(state, phase=Phase.LOOKING), (), (*actions, Look(sends=False)))",
+    ),
     Mutant("ABT-2 abort's message not claimed", ENDING, "if ids else ()", "if False else ()"),
     Mutant(
         "ABT-3 results that came are dropped", CUTTING, "batch.settle(state.calls, turn, event.outcomes)", "state.calls"
@@ -253,12 +260,17 @@ MUTANTS = (
         "waiting=False)\n    if state.phase",
     ),
     Mutant("CLS-5 leaving consumes chosen mail", ENDING, "    state = evolve(state, mail=())\n", ""),
-    Mutant("CLS-5 leaving turn starts calls", TURN, "    if not state.suspending:\n", "    if True:\n"),
+    Mutant(
+        "CLS-5 leaving turn starts calls",
+        TURN,
+        "    if not state.suspending:\n        if batch",
+        "    if True:\n        if batch",
+    ),
     Mutant(
         "CLS-5 leaving turn starts its batch",
         TURN,
-        "    if state.suspending:\n        state, commit, records",
-        "    if False:\n        state, commit, records",
+        "    if not state.suspending:\n        state, started",
+        "    if True:\n        state, started",
     ),
     Mutant(
         "CLS-5 leaving turn goes on asking",
@@ -274,9 +286,9 @@ MUTANTS = (
     ),
     Mutant(
         "CLS-5 last results not kept",
-        TURN,
-        "ending.suspended(flushed, (*commit, *rows), records, tells)",
-        "ending.suspended(flushed, commit, records, tells)",
+        PARKING,
+        "    if state.suspending:\n        state, commit, records = ending.flush(state, now)\n",
+        "    if state.suspending:\n        state, commit, records = ending.flush(state, now)\n        rows = ()\n",
     ),
     Mutant("a waiting turn does not leave", TURN, "if state.phase is Phase.ADMITTING and state.waiting:", "if False:"),
     Mutant(
@@ -344,8 +356,8 @@ MUTANTS = (
     Mutant(
         "BUD-7 lost request charged again",
         TURN,
-        "tries=turn_open.tries + 1, asking=False, held=NOTHING",
-        "tries=turn_open.tries + 1, asking=False",
+        "asking=False, held=NOTHING),\n        spent",
+        "asking=False),\n        spent",
     ),
     Mutant("BUD-7 reservation not written", TURN, "asking=True, held=state.held,", "asking=True,"),
     Mutant("BUD-7 granted calls not counted", TURN, "if event.granted else event.spent", "if False else event.spent"),
@@ -373,7 +385,7 @@ MUTANTS = (
         "if opened(state).step and not event.owed",
         "if False and not event.owed",
     ),
-    Mutant("REC tries not counted", TURN, "tries=turn_open.tries + 1", "tries=turn_open.tries"),
+    Mutant("REC tries not counted", TURN, "tries=turn_open.tries + crashed", "tries=turn_open.tries"),
     Mutant(
         "HOK-1 a failing hook fails nothing",
         TURN,

@@ -42,6 +42,7 @@ FIRST = {
     "actors/ending.py": "test_ending",
     "actors/evolve.py": "test_evolve",
     "actors/mailbox.py": "test_mailbox",
+    "actors/parking.py": "test_approving",
 }
 TIMEOUT_S = 300
 REPORT = "report.txt"
