@@ -31,6 +31,7 @@ A message says what happened, the value met, what would be accepted, and what to
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
@@ -169,7 +170,8 @@ class Exhausted(BudgetError):
 
     def __init__(self, node: str, dimension: str, *, limit: object, spent: object, asked: object) -> None:
         super().__init__(
-            f"budget of {node} exhausted: {dimension} limit {limit}, spent or held {spent}, asked {asked};"
+            f"budget of {node} exhausted: {dimension} limit {_plain(limit)}, spent or held {_plain(spent)},"
+            f" asked {_plain(asked)};"
             f" raise it with grant({node!r}, Budget({dimension}=...)) or start with a larger budget"
         )
         self.node = node
@@ -311,6 +313,11 @@ class InternalError(CallboardError):
     """A bug of ours; please report it with the message."""
 
     kind = "internal"
+
+
+def _plain(value: object) -> str:
+    """A number without an exponent: `0.00000001`, not `1E-8`."""
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 def _tree(root: type[CallboardError]) -> dict[str, type[CallboardError]]:

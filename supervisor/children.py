@@ -21,6 +21,7 @@ from .starting import Start, Started
 if TYPE_CHECKING:
     from actors.agent import Agent, Child
     from actors.calling import Context
+    from actors.ids import CallId
     from actors.reports import Report
     from actors.tools import Toolbox
     from actors.waiting import Wait
@@ -63,6 +64,8 @@ class Children:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._ordinals: dict[tuple[str, str], int] = {}
+        self._reserved: dict[CallId, int] = {}
+        self._childless: set[AgentId] = set()
         self._keys: dict[tuple[str, str], AgentId] = {}
         self._boxes: dict[AgentId, tuple[Toolbox, int]] = {}
         self._open: dict[MessageId, Open] = {}
@@ -86,6 +89,8 @@ class Children:
             found = self._keys.get((start.parent, start.key))
             found = found or await parts.kernel.store.find_key(start.parent, start.key)
             if found is not None:
+                if start.call is not None:
+                    self._reserved.pop(start.call, None)
                 return await self._found(found, start)
         parts.kernel.remember(start.agent)
         place = parts.ledger.spawn(start.parent)
@@ -109,7 +114,7 @@ class Children:
 
     async def _make(self, start: Start, place: Place) -> Started:
         kernel = self._parts.kernel
-        path = await self._next_path(start.parent, start.agent.name)
+        path = await self._next_path(start.parent, start.agent.name, start.call)
         if start.key is not None:
             self._keys[start.parent, start.key] = path
         try:
@@ -146,6 +151,8 @@ class Children:
         told = {"name": start.agent.name, "model": models[0].id if models else "", "key": start.key or ""}
         self._parts.ledger.open(path, start.parent, budget, place=place)
         kernel.settle_in_new(row, start.agent)
+        if start.agent.children:
+            self._childless.add(path)  # made here: no child of it is in the store that we did not start
         try:
             await kernel.commit(tree_of(path), operations, first=lambda: kernel.tell(path, AgentStarted, told))
         except BaseException:
@@ -154,12 +161,23 @@ class Children:
             raise
         return Started(path, message)
 
-    async def _next_path(self, parent: str, name: str) -> AgentId:
+    def reserve(self, parent: AgentId, name: str, call: CallId) -> None:
+        """Give the child that a call is about to start its ordinal now: in call order, whatever order tasks run in."""
+        known = self._ordinals.get((parent, name))
+        if known is None and parent in self._childless:
+            known = 0
+        if known is not None and call not in self._reserved:
+            self._ordinals[parent, name] = self._reserved[call] = known + 1
+
+    async def _next_path(self, parent: str, name: str, call: CallId | None) -> AgentId:
         """The next path of a name: a root's from the store's counter, a child's from the tree, which we own."""
         kernel = self._parts.kernel
         if not parent:
             values = await kernel.store_counter(f"roots:{name}")
             return child_path("", name, values)
+        reserved = None if call is None else self._reserved.pop(call, None)
+        if reserved is not None:
+            return child_path(parent, name, reserved)
         known = self._ordinals.get((parent, name))
         if known is None:
             rows = await kernel.store.children(AgentId(parent))
