@@ -21,7 +21,7 @@ from actors.content import Text
 from actors.errors import Broken, InternalError, UsageError
 from actors.evolve import evolve
 from actors.ids import CallId
-from actors.messages import Lane, ReceiptState
+from actors.messages import Lane, ReceiptState, Verdict
 from actors.moves import (
     Admitted,
     Begin,
@@ -56,7 +56,7 @@ FAULT = st.sampled_from([None] * 32 + ["lost", "applied", "fenced", "conflict"])
 CALL = st.builds(
     WireCall,
     st.sampled_from("stuvwxyz"),
-    st.sampled_from(["look", "look", "put", "write", "write", "deploy", "mount", "note", "fly"]),
+    st.sampled_from(["look", "look", "put", "write", "write", "deploy", "mount", "note", "fly", "erase"]),
     st.sampled_from(['{"path": "a", "key": "a", "text": "a"}', '{"path": "a"}', '{"key": "b"}', "{}", "{}", ""]),
     st.sampled_from([None] * 7 + ["malformed_json"]),
 )
@@ -66,6 +66,7 @@ STOP = st.sampled_from([Stop.END_TURN] * 6 + list(Stop))
 QUICK = st.sampled_from([True, True, False])
 GATE = st.sampled_from(["admit", "admit", "admit", "wait", "refuse"])
 VALID = {"note": '{"text": "a"}'}
+VERDICT = st.sampled_from([Verdict.APPROVED, Verdict.APPROVED, Verdict.DENIED, Verdict.EXPIRED])
 STATUS = st.sampled_from([ResultStatus.OK] * 3 + [ResultStatus.ERROR, ResultStatus.TIMEOUT])
 REFUSALS = (exhausted(), exhausted(), exhausted("seconds"), UsageError("no price"))
 SPEC = st.builds(
@@ -76,6 +77,7 @@ SPEC = st.builds(
         invalid_responses=st.integers(1, 3),
         identical_failures=st.integers(1, 2),
         parallel_calls=st.integers(1, 3),
+        approvals=st.integers(1, 2),
         calls_per_response=st.integers(1, 4),
         output_repairs=st.integers(0, 1),
     ),
@@ -228,7 +230,10 @@ class TurnMachine(RuleBasedStateMachine):
         self.take(Responded(self.sim.now, served, SPENT, granted), fault)
 
     @waits_for(Phase.ASKING)
-    @rule(names=st.lists(st.sampled_from(["look", "note", "deploy", "mount"]), min_size=1, max_size=3), fault=FAULT)
+    @rule(
+        names=st.lists(st.sampled_from(["look", "note", "deploy", "mount", "erase"]), min_size=1, max_size=3),
+        fault=FAULT,
+    )
     def call_tools(self, names: list[str], fault: str | None) -> None:
         """The model calls tools, validly."""
         blocks = tuple(WireCall(f"w{n}", name, VALID.get(name, "{}")) for n, name in enumerate(names))
@@ -249,6 +254,14 @@ class TurnMachine(RuleBasedStateMachine):
         for call in found:
             del self.sim.running[call]
         return tuple(CallOutcome(call, status, (Text(f"of {call}"),)) for call in found)
+
+    @precondition(lambda self: bool(self.sim.awaiting))
+    @rule(number=st.integers(0, 3), verdict=VERDICT, fault=FAULT)
+    def decide(self, number: int, verdict: Verdict, fault: str | None) -> None:
+        """A person decides on a call."""
+        waiting = self.sim.awaiting
+        self.sim.fault = fault
+        self.sim.decide(waiting[number % len(waiting)], verdict)
 
     # -- what comes in between -------------------------------------------------------------------------------------
 

@@ -9,34 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
+from actors import approving, moves
 from actors.changes import AgentRow, CallRow, CallState, ChangeSet, Claim, Enqueue, Move, OutcomeRow, Put
 from actors.content import Text
 from actors.errors import CallboardError, Conflict, Unavailable
 from actors.happenings import RequestFailed, ResponseEnded, ToolEnded, ToolStarted, TurnEnded
 from actors.ids import MessageId, TreeId, turn_id
 from actors.mailbox import Mailbox
-from actors.messages import Envelope, Lane, LaneBound, Purpose, Queued, ReceiptState
-from actors.moves import (
-    Abandon,
-    Admit,
-    Ask,
-    Begin,
-    CallHook,
-    CallView,
-    CancelCalls,
-    CommitFailed,
-    CutStream,
-    Look,
-    Looked,
-    Over,
-    Phase,
-    StartCall,
-    Tell,
-    TurnSpec,
-    TurnState,
-)
+from actors.messages import Decision, Envelope, Lane, LaneBound, Purpose, Queued, ReceiptState, Verdict
+from actors.moves import Phase
 from actors.output import output_spec
-from actors.tools import Effect
+from actors.tools import Effect, tool, toolbox
 from actors.transcript import MessageRecord, ResponseRecord, ResultRecord, ResultStatus, owes_response, problems
 from actors.turn import step
 from actors.usage import NOTHING, Amounts
@@ -48,13 +31,21 @@ if TYPE_CHECKING:
 
     from actors.changes import Operation
     from actors.ids import CallId
-    from actors.moves import Action, Input, Step
     from actors.transcript import Record
     from supervisor.store.memory_rows import Agent
 
 R = TypeVar("R")
 TREE = TreeId("lead")
 NUMBER = output_spec(int, "a simulation")
+
+
+@tool(approve=True)
+def erase(path: str = "") -> str:
+    """Erase something, if a person agrees."""
+    return path
+
+
+BOX = toolbox([*TOOLS.values(), erase])
 REPEATABLE = frozenset({Effect.PURE, Effect.IDEMPOTENT})
 
 
@@ -77,20 +68,21 @@ class Sim:
         fault: how the next commit fails, if it has one: `lost`, `applied`, `fenced`, `conflict`.
     """
 
-    def __init__(self, spec: TurnSpec) -> None:
+    def __init__(self, spec: moves.TurnSpec) -> None:
         self.spec = spec
         self.store = open_memory_store(store_id="sim")
         self.epoch = at_once(self.store.own(TREE))
         self.write(Put(row()))
         self.now = 0.0
-        self.state: TurnState | None = None
+        self.state: moves.TurnState | None = None
         self.fault: str | None = None
-        self.admit: Admit | None = None
+        self.admit: moves.Admit | None = None
         self.hook = self.looking = False
         self.sends = False
-        self.running: dict[CallId, CallView] = {}
+        self.running: dict[CallId, moves.CallView] = {}
         self.tickets: dict[str, str] = {}
         self.starts: Counter[CallId] = Counter()
+        self.approved: set[str] = set()
         self.told: Counter[tuple[str, str]] = Counter()
         self.ends: Counter[str] = Counter()
         self.open_request = False
@@ -139,7 +131,7 @@ class Sim:
 
     # -- the turn ------------------------------------------------------------------------------------------------
 
-    def begin(self, *, new_run: bool) -> None:
+    def begin(self, *, new_run: bool, more: bool = False) -> None:
         """A turn begins, or goes on with what the store has (as an actor does it)."""
         self.told.clear()
         self.epoch = at_once(self.store.own(TREE))
@@ -148,39 +140,49 @@ class Sim:
             self.write(Claim(AGENT, control, turn_id(AGENT, self.stored.row.turns)))
         found, records = self.stored.row, self.stored.records
         opened = found.open
+        unknown = approving.unknown_in(self.rows.values(), BOX)
         self.spent = without_time(found.spent)
         if opened is None:
-            self.state = TurnState(self.spec, found, len(records), new_run=new_run)
-            self.take(Begin(self.now))
+            self.state = moves.TurnState(self.spec, found, len(records), new_run=new_run, unknown=unknown)
+            self.take(moves.Begin(self.now))
             return
         self.spent += opened.held
         last = records[-1] if records else None
-        calls = tuple(self.view(block.id, last) for block in last.calls) if isinstance(last, ResponseRecord) else ()
+        blocks = last.calls if isinstance(last, ResponseRecord) else ()
+        assert all(block.id in self.rows for block in blocks), "TOL-2: every call of an open batch has its row"
+        calls = tuple(approving.found(block, self.rows[block.id], BOX) for block in blocks)
         output = NUMBER if opened.output is not None else None
-        self.state = TurnState(self.spec, found, len(records), new_run=False, output=output)
+        self.state = moves.TurnState(self.spec, found, len(records), new_run=False, output=output, unknown=unknown)
         response = last if isinstance(last, ResponseRecord) else None
-        self.take(Begin(self.now, calls, owed=bool(opened.step) and owes_response(last), last=response))
+        self.take(
+            moves.Begin(self.now, calls, owed=bool(opened.step) and owes_response(last), last=response, more=more)
+        )
 
-    def view(self, call: CallId, response: ResponseRecord) -> CallView:
-        """A call as the store has it."""
-        block = next(block for block in response.calls if block.id == call)
-        found = self.rows.get(call)
-        tool = TOOLS.get(block.name)
-        if found is not None and found.state is CallState.SETTLED:
-            return CallView(block, CallState.SETTLED, tool, tries=found.tries, result=found.result)
-        assert found is not None, "TOL-2: every call of an open batch has its row"
-        parsed = None if tool is None else tool.parse(block.arguments)
-        arguments = getattr(parsed, "arguments", None)
-        assert tool is not None, "what has no tool was settled at once"
-        assert arguments is not None, "and so was what does not fit"
-        keys, exclusive = tool.keys(arguments)
-        return CallView(block, found.state, tool, arguments, keys, exclusive, found.tries)
+    @property
+    def awaiting(self) -> list[str]:
+        """The calls that wait for a decision."""
+        return sorted(call for call, found in self.rows.items() if found.state is CallState.AWAITING)
 
-    def look(self) -> Looked:
+    def decide(self, call: str, verdict: Verdict) -> None:
+        """A person decides; a turn that is parked goes on."""
+        if self.state is None or self.state.phase is Phase.OVER:
+            fault, self.fault = self.fault, None
+            self.begin(new_run=False, more=True)
+            self.fault = fault
+        name = MessageId(f"m{len(self.messages)}")
+        decision = Decision(verdict)
+        envelope = Envelope(name, AGENT, Lane.CONTROL, (), purpose=Purpose.DECISION, target=call, decision=decision)
+        self.messages[name] = envelope
+        self.write(Enqueue(envelope, LaneBound()), fenced=False)
+        if verdict is Verdict.APPROVED:
+            self.approved.add(call)
+        self.take(moves.Decided(self.now, tuple(queued for queued in self.mail if queued.envelope.id == name)))
+
+    def look(self) -> moves.Looked:
         """What the mailbox offers."""
         mail = Mailbox(self.mail).choose(self.spec.drain, sends=self.sends)
         typed = mail[0].envelope.output if mail else None
-        return Looked(self.now, mail, TOOLS, NUMBER if typed else None)
+        return moves.Looked(self.now, mail, BOX, NUMBER if typed else None)
 
     def crash(self) -> None:
         """The process is gone: only the store, and what was done outside, remain."""
@@ -189,84 +191,67 @@ class Sim:
         self.running.clear()
         self.tickets = {name: "gone" if what == "held" else what for name, what in self.tickets.items()}
 
-    def take(self, event: Input) -> None:
+    def take(self, event: moves.Input) -> None:
         """One step: decide, commit, and perform what rests on the commit."""
         assert self.state is not None
         before = self.state
         made = step(before, event)
-        self.count(before, event)
+        self.spent += cost_of(before, event)
         if made.commit:
             try:
                 self.commit(made)
             except CallboardError as error:
-                self.count_back(before, event)
-                made = step(before, CommitFailed(self.now, error))
+                self.spent -= cost_of(before, event)  # nothing of it is written; what is, is read again
+                made = step(before, moves.CommitFailed(self.now, error))
                 assert made.commit == ()
         self.state = made.state
         for action in made.actions:
             self.perform(action)
         self.check()
 
-    def commit(self, made: Step) -> None:
+    def commit(self, made: moves.Step) -> None:
         """Write, or fail as the fault says."""
         fault, self.fault = self.fault, None
-        match fault:
-            case None:
-                pass
-            case "fenced":
-                at_once(self.store.own(TREE))
-            case "lost":
-                raise Unavailable("lost")
-            case "conflict":
-                raise Conflict("another was faster")
-            case _:
-                pass
+        if fault == "fenced":
+            at_once(self.store.own(TREE))
+        elif fault in {"lost", "conflict"}:
+            raise Unavailable("lost") if fault == "lost" else Conflict("another was faster")
         self.write(*made.commit)
         self.check_commit(made)
         if fault == "applied":
             raise Unavailable("written, and nobody knows")
 
-    # -- what is spent -------------------------------------------------------------------------------------------
-
-    def count(self, state: TurnState, event: Input) -> None:
-        """What an input costs is what the row must say."""
-        self.spent += cost_of(state, event)
-
-    def count_back(self, state: TurnState, event: Input) -> None:
-        """A commit that failed has written nothing (what was written all the same is read again)."""
-        self.spent -= cost_of(state, event)
-
     # -- actions -------------------------------------------------------------------------------------------------
 
-    def perform(self, action: Action) -> None:
+    def perform(self, action: moves.Action) -> None:
         """Do what a step asks for, and see that it may be asked for now."""
         match action:
-            case Tell():
+            case moves.Tell():
                 self.hear(action)
-            case Look(sends=sends):
+            case moves.Look(sends=sends):
                 self.looking, self.sends = True, sends
-            case Admit():
+            case moves.Admit():
                 self.admit = action
-            case CallHook():
+            case moves.CallHook():
                 self.hook = True
-            case Ask():
+            case moves.Ask():
                 self.ask(action)
-            case StartCall(call=call):
+            case moves.StartCall(call=call):
                 self.start(call)
-            case CancelCalls(calls=calls):
+            case moves.CancelCalls(calls=calls):
                 for call_id in calls:
                     self.running.pop(call_id, None)
-            case CutStream():
+            case moves.CutStream():
                 pass
-            case Abandon(ticket=ticket):
+            case moves.Abandon(ticket=ticket):
                 assert self.tickets[str(ticket)] == "held", "TURN-3"
                 self.tickets[str(ticket)] = "abandoned"
-            case Over():
+            case moves.Over():
                 self.over(action)
             case _:
                 assert_never(action)
 
-    def hear(self, told: Tell) -> None:
+    def hear(self, told: moves.Tell) -> None:
         """Each thing is told once, and what is told is so."""
         assert self.state is not None
         if told.event in (ResponseEnded, RequestFailed):
@@ -283,7 +268,7 @@ class Sim:
             if told.event is ToolEnded:
                 assert self.told["ToolEnded", str(told.values["call"])] == 1
 
-    def ask(self, ask: Ask) -> None:
+    def ask(self, ask: moves.Ask) -> None:
         """A request shows the provider a valid conversation that ends in something to answer."""
         assert self.tickets[str(ask.ticket)] == "held", "TURN-3"
         self.tickets[str(ask.ticket)] = "asked"
@@ -301,13 +286,21 @@ class Sim:
         assert not self.open_request
         self.open_request = True
 
-    def start(self, call: CallView) -> None:
+    def start(self, call: moves.CallView) -> None:
         """A call starts only from its row, and a once call once in its life."""
         found, tool = self.rows[call.block.id], call.tool
         assert found.state is CallState.STARTED, "TOL-3: on disk before it starts"
         assert found.tries == call.tries
         assert tool is not None
         assert call.block.id not in self.running
+        batch = call.block.id.rpartition(".")[0]
+        unknown = {
+            approving.likeness(tool, row)
+            for name, row in self.rows.items()
+            if row.state is CallState.UNKNOWN and name.rpartition(".")[0] != batch
+        }
+        if tool.approve or approving.likeness(tool, call.block) in unknown:
+            assert call.block.id in self.approved, "TOL-12, TOL-3: a person decides first"
         self.starts[call.block.id] += 1
         if tool.effect not in REPEATABLE:
             assert self.starts[call.block.id] == 1, "TOL-3: never again"
@@ -317,7 +310,7 @@ class Sim:
         keys = [key for other in self.running.values() for key in other.keys]
         assert len(set(keys)) == len(keys), "TOL-4: one at a time per key"
 
-    def over(self, over: Over) -> None:
+    def over(self, over: moves.Over) -> None:
         """Nothing is left in hand when a turn is over."""
         assert self.state is not None
         assert self.state.phase is Phase.OVER
@@ -338,7 +331,7 @@ class Sim:
 
     # -- what always holds ---------------------------------------------------------------------------------------
 
-    def check_commit(self, made: Step) -> None:
+    def check_commit(self, made: moves.Step) -> None:
         """What a commit may write."""
         records = self.stored.records
         assert records[: len(self.before)] == self.before, "records are append-only"
@@ -376,8 +369,9 @@ class Sim:
             assert [call.block for call in state.calls] == list(last.calls)
             for call in state.calls:
                 assert (call.state is CallState.STARTED) == (call.block.id in self.running)
-                assert self.rows[call.block.id].state is call.state
-            assert self.running, "a batch under way has something that runs"
+                unknown = call.result is not None and call.result.status is ResultStatus.UNKNOWN
+                assert self.rows[call.block.id].state is (CallState.UNKNOWN if unknown else call.state)
+            assert self.running or self.awaiting, "a batch under way has something that it waits for"
         elif state.phase is not Phase.OVER and state.response is None:
             assert problems([*self.stored.records, *state.pending]) == [], "TURN-2"
         if self.stored.row.open is None:
@@ -397,7 +391,7 @@ def without_time(spent: Amounts) -> Amounts:
     return spent - Amounts(active_us=spent.active_us)
 
 
-def cost_of(state: TurnState, event: Input) -> Amounts:
+def cost_of(state: moves.TurnState, event: moves.Input) -> Amounts:
     """What an input says was spent."""
     if state.phase is not Phase.ASKING:
         return NOTHING

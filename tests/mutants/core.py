@@ -394,10 +394,10 @@ MUTANTS = (
     ),
     Mutant("a refused response is taken", TURN, "        if event.error is None:\n", "        if True:\n"),
     Mutant(
-        "a step changes its state in place",
+        "a copy changes its original",
         EVOLVE,
-        "    made.__dict__.update(changes)\n",
-        "    made.__dict__.update(changes)\n    fields.update(changes)\n",
+        '    object.__setattr__(made, "__dict__", {**fields, **changes})',
+        '    fields.update(changes)\n    object.__setattr__(made, "__dict__", fields)',
     ),
     Mutant("an illegal input is taken", TURN, "    _check_phase(state, event)\n    match", "    match"),
 )
