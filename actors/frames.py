@@ -9,14 +9,14 @@ and the variable only where structure finds nothing and its frame is still open.
 from __future__ import annotations
 
 import contextvars
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 from weakref import WeakKeyDictionary
 
 import trio
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from types import TracebackType
 
     from .waiting import Frame
 
@@ -39,7 +39,7 @@ class Frames:
     """
 
     def __init__(self, closed: Callable[[Frame], None] | None = None) -> None:
-        self._tasks: WeakKeyDictionary[trio.lowlevel.Task, _Stack] = WeakKeyDictionary()
+        self._tasks: dict[trio.lowlevel.Task, _Stack] = {}  # a task leaves it with its last frame
         self._nurseries: WeakKeyDictionary[trio.Nursery, Frame] = WeakKeyDictionary()
         self._open: set[Frame] = set()
         self._kept: set[Frame] = set()
@@ -47,27 +47,31 @@ class Frames:
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 
-    @contextmanager
-    def enter(self, frame: Frame) -> Iterator[Frame]:
-        """Run code of this task as the frame; it is closed at the end, unless it was kept.
+    def enter(self, frame: Frame) -> _Entered:
+        """Run code of this task as the frame, in a `with` block; it is closed at the end, unless it was kept.
 
         Frames nest: inside, the innermost owns; at its end the outer one does again.
         """
+        return _Entered(self, frame)
+
+    def _begin(self, frame: Frame) -> tuple[trio.lowlevel.Task, _Stack, contextvars.Token[Frame | None]]:
         task = trio.lowlevel.current_task()
         outer = self._tasks.get(task, ())
         token = _FRAME.set(frame)
         self._open.add(frame)
         self._tasks[task] = ((frame, len(task.child_nurseries)), *outer)
-        try:
-            yield frame
-        finally:
-            if outer:
-                self._tasks[task] = outer
-            else:
-                self._tasks.pop(task, None)
-            _FRAME.reset(token)
-            if frame not in self._kept:
-                self.close(frame)
+        return task, outer, token
+
+    def _end(
+        self, frame: Frame, task: trio.lowlevel.Task, outer: _Stack, token: contextvars.Token[Frame | None]
+    ) -> None:
+        if outer:
+            self._tasks[task] = outer
+        else:
+            self._tasks.pop(task, None)
+        _FRAME.reset(token)
+        if frame not in self._kept:
+            self.close(frame)
 
     def register(self, nursery: trio.Nursery, frame: Frame) -> None:
         """Let all tasks of a nursery count as the frame's, which must be open: a turn's nursery, say."""
@@ -140,3 +144,23 @@ class Frames:
 
     def __repr__(self) -> str:
         return f"<Frames {len(self._open)} open, {len(self._kept)} kept>"
+
+
+@final
+class _Entered:
+    """The `with` block of `Frames.enter`; a class, for a generator costs a tool call three times as much."""
+
+    __slots__ = ("_begun", "_frame", "_frames")
+
+    def __init__(self, frames: Frames, frame: Frame) -> None:
+        self._frames = frames
+        self._frame = frame
+
+    def __enter__(self) -> Frame:
+        self._begun = self._frames._begin(self._frame)  # noqa: SLF001 - a part of Frames
+        return self._frame
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._frames._end(self._frame, *self._begun)  # noqa: SLF001 - a part of Frames

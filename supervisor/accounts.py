@@ -172,7 +172,8 @@ class Account:
         node: the agent's path, or `/` for what stands above all roots.
         chain: this account, its parent's, … up to the top.
         plain: no account of the chain is carved out, so amounts travel up unchanged.
-        own: spent by the agent itself. spent: by it and all below. used: spent and held.
+        own: spent by the agent itself. spent: by it and all below; one list with `own` while nothing is below, which
+            saves most agents a second addition. used: spent and held.
         carved: the dimensions whose whole limit is held above (BUD-3).
         limited: the dimensions that the chain may limit; limits are set at the opening only.
         renewed: grants that were not extensions. extended_at: their sum along the chain at the last extension.
@@ -207,8 +208,9 @@ class Account:
         self.chain: tuple[Account, ...] = (self, *(parent.chain if parent else ()))
         self.depth: int = parent.depth + 1 if parent else 0
         self.plain: bool = parent.plain if parent else True
-        self.own = [0] * len(VECTOR)
-        self.spent = [0] * len(VECTOR)
+        self.spent = self.own = [0] * len(VECTOR)
+        if parent is not None and parent.own is parent.spent:
+            parent.own = list(parent.spent)
         self.used = [0] * len(VECTOR)
         self.overrun = [0] * len(VECTOR)
         self.bounds: tuple[Bound, ...] = ()
@@ -251,3 +253,33 @@ class Account:
     def __repr__(self) -> str:
         held = [used - spent for used, spent in zip(self.used, self.spent, strict=True)]
         return f"<Account {self.node} spent={amounts(self.spent)} held={amounts(held)} live={self.live}>"
+
+
+def room(node: Account, account: Account, dimension: Dimension) -> int | None:
+    """What one node of the chain leaves to the account."""
+    if dimension is Dimension.AGENTS:
+        return None if node.live_limit is None else max(node.live_limit - node.live, 0)
+    if dimension is Dimension.DEPTH:
+        return None if node.depth_limit is None else max(node.depth_limit - (account.depth - node.depth), 0)
+    bound = node.bound(dimension)
+    if bound is None:
+        return None
+    left = bound.limit - node.used[bound.index]
+    for below in account.chain:
+        if below is node:
+            break
+        for carved in below.carved:
+            if carved.dimension is dimension and left >= 0:  # held here for it already
+                return None
+    return max(left, 0)
+
+
+def growth(account: Account, raises: list[tuple[Bound, int]]) -> Vector | None:
+    """What the account above holds more if these limits rise: something where they are carved out (BUD-3)."""
+    if not account.carved:
+        return None
+    values = [0] * len(VECTOR)
+    for bound, extra in raises:
+        used = account.used[bound.index]
+        values[bound.index] = max(bound.limit + extra, used) - max(bound.limit, used)
+    return as_vector(values)

@@ -129,6 +129,8 @@ def usage_of(reported: ReportedUsage | None, estimate: int, output_bytes: int) -
         return Usage(fresh=estimate, visible=guessed)
     total_in = estimate if reported.input is None else max(reported.input, 0)
     total_out = guessed if reported.output is None else max(reported.output, 0)
+    if not (reported.cached or reported.cache_write or reported.reasoning):  # the usual case
+        return Usage(total_in, 0, 0, total_out)
     cached = min(max(reported.cached or 0, 0), total_in)
     write = min(max(reported.cache_write or 0, 0), total_in - cached)
     reasoning = min(max(reported.reasoning or 0, 0), total_out)

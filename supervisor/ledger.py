@@ -17,7 +17,7 @@ from actors.ids import AgentId
 from actors.usage import NOTHING, Amounts
 
 from .accounts import (
-    VECTOR,
+    INDEX,
     Account,
     Bound,
     Grant,
@@ -26,8 +26,10 @@ from .accounts import (
     add,
     amounts,
     as_vector,
+    growth,
     minus,
     negative,
+    room,
     surface,
     vector,
 )
@@ -47,6 +49,7 @@ __all__ = [
 ]
 
 GRANTS_KEPT: Final = 16
+_CALLS: Final = INDEX[Dimension.TOOL_CALLS]
 
 
 class Reservation:
@@ -130,7 +133,7 @@ class Ledger(Roster):
         Raises:
             Exhausted: with the node and dimension that bind; nothing is held.
         """
-        account = self._account(agent)
+        account = self._accounts.get(agent) or self._account(agent)
         values = vector(asked)
         self._check(account, values)  # BUD-2, LEDGER-1, LEDGER-5: check, then mutate, with nothing between
         self._move(account, values)
@@ -160,6 +163,24 @@ class Ledger(Roster):
         over = as_vector([max(value, 0) for value in delta])
         add(reservation.account.overrun, over)
         return amounts(over)
+
+    def take_calls(self, agent: AgentId, calls: int) -> None:
+        """Spend tool calls: reserved and settled at once, for what they cost is known. One number, so one addition.
+
+        Raises:
+            Exhausted: as `reserve`; nothing is spent.
+        """
+        account = self._account(agent)
+        if Dimension.TOOL_CALLS in account.limited or not account.plain:
+            asked = vector(Amounts(tool_calls=calls))
+            self._check(account, asked)
+            self._spend(account, asked, asked)
+            return
+        if account.own is not account.spent:
+            account.own[_CALLS] += calls
+        for node in account.chain:  # nothing limits them: no bound is to be looked at
+            node.used[_CALLS] += calls
+            node.spent[_CALLS] += calls
 
     def release(self, reservation: Reservation) -> None:
         """Give a reservation back unspent.
@@ -212,9 +233,9 @@ class Ledger(Roster):
         if not person:
             for bound, extra in raises:
                 _check_cap(account, bound, extra)
-        growth = _growth(account, raises)
-        if growth is not None:
-            self._check(account.chain[1], growth)
+        grown = growth(account, raises)
+        if grown is not None:
+            self._check(account.chain[1], grown)
         for bound, extra in raises:
             self._raise(account, bound, extra, automatic=not person)
         if Dimension.AGENTS in added and account.live_limit is not None:
@@ -253,12 +274,12 @@ class Ledger(Roster):
         return grants
 
     def _raise(self, node: Account, bound: Bound, extra: int, *, automatic: bool) -> None:
-        growth = _growth(node, [(bound, extra)])
+        grown = growth(node, [(bound, extra)])
         bound.more(extra)
         if automatic:
             bound.automatic += extra
-        if growth is not None:
-            self._move(node.chain[1], growth)
+        if grown is not None:
+            self._move(node.chain[1], grown)
 
     @staticmethod
     def _limit(account: Account, dimension: Dimension) -> int | None:
@@ -276,8 +297,8 @@ class Ledger(Roster):
         account = self._account(agent)
         if dimension not in account.limited:
             return None
-        rooms = [_room(node, account, dimension) for node in account.chain]
-        return min((room for room in rooms if room is not None), default=None)
+        rooms = [room(node, account, dimension) for node in account.chain]
+        return min((left for left in rooms if left is not None), default=None)
 
     def exhausted(self, agent: AgentId, dimension: Dimension, asked: int) -> Exhausted:
         """The error that says which node's limit ends what was already admitted, such as its seconds (BUD-8)."""
@@ -324,7 +345,7 @@ class Ledger(Roster):
 
     def statistics(self) -> Statistics:
         """Counts of the whole ledger; `spent` is the sum of all own spending."""
-        return Statistics(len(self._accounts), self._reservations, self._refused, amounts(self._spent))
+        return Statistics(len(self._accounts), self._reservations, self._refused, self._total())
 
     def __repr__(self) -> str:
         return f"<Ledger {len(self._accounts)} accounts, {self._reservations} reservations>"
@@ -335,36 +356,6 @@ def _checked(spent: Amounts) -> Vector:
     if min(values) < 0:
         raise InternalError(f"spent less than nothing: {spent}")
     return values
-
-
-def _room(node: Account, account: Account, dimension: Dimension) -> int | None:
-    """What one node of the chain leaves to the account."""
-    if dimension is Dimension.AGENTS:
-        return None if node.live_limit is None else max(node.live_limit - node.live, 0)
-    if dimension is Dimension.DEPTH:
-        return None if node.depth_limit is None else max(node.depth_limit - (account.depth - node.depth), 0)
-    bound = node.bound(dimension)
-    if bound is None:
-        return None
-    room = bound.limit - node.used[bound.index]
-    for below in account.chain:
-        if below is node:
-            break
-        for carved in below.carved:
-            if carved.dimension is dimension and room >= 0:  # held here for it already
-                return None
-    return max(room, 0)
-
-
-def _growth(account: Account, raises: list[tuple[Bound, int]]) -> Vector | None:
-    """What the account above holds more if these limits rise: something where they are carved out (BUD-3)."""
-    if not account.carved:
-        return None
-    values = [0] * len(VECTOR)
-    for bound, extra in raises:
-        used = account.used[bound.index]
-        values[bound.index] = max(bound.limit + extra, used) - max(bound.limit, used)
-    return as_vector(values)
 
 
 def _lacking(account: Account, asked: Vector) -> list[tuple[Account, Bound, int]]:

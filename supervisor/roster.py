@@ -62,7 +62,7 @@ class Roster:
         self._limits = TreeLimits() if limits is None else limits
         self._top = None if budget is None else Account(TOP, None, budget)
         self._accounts: dict[AgentId, Account] = {} if self._top is None else {TOP: self._top}
-        self._spent = [0] * len(VECTOR)
+        self._forgotten = [0] * len(VECTOR)
         self._stages: list[StageCrossed] = []
         self._refused = 0
 
@@ -189,6 +189,7 @@ class Roster:
         if busy:
             raise InternalError(f"the tree {root} still lives or holds: {busy[:3]}")
         for account in accounts:
+            add(self._forgotten, as_vector(account.own))
             del self._accounts[account.node]
 
     def _check(self, account: Account, asked: Vector) -> None:
@@ -220,40 +221,28 @@ class Roster:
             for node, part in list(account.upward(delta)):
                 add(node.used, part)
             return
-        a, b, c, d, e, f, g = delta
-        rare = e or f
         for node in account.chain:
-            used = node.used
-            used[0] += a
-            used[1] += b
-            used[2] += c
-            used[3] += d
-            used[6] += g
-            if rare:
-                used[4] += e
-                used[5] += f
+            add(node.used, delta)
 
     def _spend(self, account: Account, values: Vector, delta: Vector) -> None:
         """Add to what the chain spent and, by `delta`, to what it uses; note the stages that this reaches."""
         self._move(account, delta)
-        add(account.own, values)
-        add(self._spent, values)
-        a, b, c, d, e, f, g = values
-        rare = e or f
+        if account.own is not account.spent:
+            add(account.own, values)
         for node in account.chain:
             spent = node.spent
-            spent[0] += a
-            spent[1] += b
-            spent[2] += c
-            spent[3] += d
-            spent[6] += g
-            if rare:
-                spent[4] += e
-                spent[5] += f
+            add(spent, values)
             for bound in node.bounds:
                 if spent[bound.index] >= bound.next_at:
                     self._reach(node, bound)
         assert account.used[6] >= account.spent[6], f"LEDGER-2: {account!r}"
+
+    def _total(self) -> Amounts:
+        """All that was ever spent (LEDGER-3): added up when somebody asks, not at every call."""
+        total = list(self._forgotten)
+        for account in self._accounts.values():
+            add(total, as_vector(account.own))
+        return amounts(total)
 
     def _reach(self, node: Account, bound: Bound) -> None:
         spent = node.spent[bound.index]

@@ -123,10 +123,10 @@ class Services:
 
     def grant_calls(self, count: int) -> int:
         """Charge as many of the calls as the budget admits (BUD-2)."""
-        ledger, one = self._parts.ledger, Amounts(tool_calls=1)
+        ledger = self._parts.ledger
         for granted in range(count):
             try:
-                ledger.settle(ledger.reserve(self.agent, one), one)
+                ledger.take_calls(self.agent, 1)
             except Exhausted:
                 return granted
         return count

@@ -543,6 +543,21 @@ class LedgerMachine(RuleBasedStateMachine):
         else:
             assert allowed
 
+    @rule(pick=st.integers(0, 99), calls=st.integers(0, 3))
+    def take_calls(self, pick: int, calls: int) -> None:
+        agent = self.agents()[pick % len(self.own)]
+        asked = Amounts(tool_calls=calls)
+        self.held.append(Reservation(self.ledger._accounts[AgentId(agent)], asked, (0,) * 7))
+        allowed = self.fits(agent)
+        self.held.pop()
+        try:
+            self.ledger.take_calls(AgentId(agent), calls)
+        except Exhausted:
+            assert not allowed
+        else:
+            assert allowed
+            self.own[agent] += asked
+
     @precondition(lambda self: self.held)
     @rule(pick=st.integers(0, 99), actual=AMOUNTS)
     def settle(self, pick: int, actual: Amounts) -> None:
