@@ -172,6 +172,7 @@ class Account:
         node: the agent's path, or `/` for what stands above all roots.
         chain: this account, its parent's, … up to the top.
         plain: no account of the chain is carved out, so amounts travel up unchanged.
+        bounded: an account of the chain has a bound.
         own: spent by the agent itself. spent: by it and all below; one list with `own` while nothing is below, which
             saves most agents a second addition. used: spent and held.
         carved: the dimensions whose whole limit is held above (BUD-3).
@@ -181,6 +182,7 @@ class Account:
     """
 
     __slots__ = (
+        "bounded",
         "bounds",
         "carved",
         "chain",
@@ -228,6 +230,7 @@ class Account:
             self.bounds = tuple(Bound(d, limit, budget) for d, limit in limits.items() if d in INDEX)
             self.live_limit = limits.get(Dimension.AGENTS)
             self.depth_limit = limits.get(Dimension.DEPTH)
+        self.bounded: bool = bool(self.bounds) or (parent is not None and parent.bounded)
         above = parent.limited if parent else _ALWAYS_ASKED
         self.limited: frozenset[Dimension] = above.union(bound.dimension for bound in self.bounds)
 

@@ -171,14 +171,14 @@ class Ledger(Roster):
             Exhausted: as `reserve`; nothing is spent.
         """
         account = self._account(agent)
-        if Dimension.TOOL_CALLS in account.limited or not account.plain:
+        if account.bounded:
             asked = vector(Amounts(tool_calls=calls))
             self._check(account, asked)
             self._spend(account, asked, asked)
             return
         if account.own is not account.spent:
             account.own[_CALLS] += calls
-        for node in account.chain:  # nothing limits them: no bound is to be looked at
+        for node in account.chain:  # without a bound there is nothing to refuse or to tell, and nothing is carved out
             node.used[_CALLS] += calls
             node.spent[_CALLS] += calls
 
