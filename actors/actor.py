@@ -179,7 +179,9 @@ class Actor:
         resumed = row.open is not None
         state = TurnState(self.spec, row, self.conversation.stored, new_run=not self.run_open, toolbox=None)
         look = host.look(sends=False)
-        begin = Begin(host.now(), self._open_calls(look.toolbox) if resumed else (), resumed and self._owed())
+        last = self.conversation.last
+        answer = last if resumed and isinstance(last, ResponseRecord) else None
+        begin = Begin(host.now(), self._open_calls(look.toolbox) if resumed else (), resumed and self._owed(), answer)
         if resumed:
             state = TurnState(self.spec, row, self.conversation.stored, new_run=False, output=look.output)
         self.run_open = True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.changes import Put
+from actors.changes import Intake, Put
 from actors.happenings import AgentSuspended
 from actors.ids import AgentId, name_of, tree_of
 from actors.ref import AgentRef
@@ -144,6 +144,8 @@ class Supervisor:
         actor = await kernel.resident(path)
         if actor.suspended in _GOES_ON:
             actor.suspended = None
+        if actor.intake is Intake.CLOSING:
+            self._parts.stopping.go_on_closing(actor)
         actor.wake()
 
     async def _known(self, path: AgentId) -> bool:

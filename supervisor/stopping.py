@@ -53,6 +53,7 @@ class Stopping:
         self._barred: dict[AgentId, int] = {}
         self._closing: dict[AgentId, _Close] = {}
         self._raising = trio.Lock()
+        self._finishing = trio.Lock()
         self._moved = trio.Event()
 
     def moved(self) -> None:
@@ -182,47 +183,59 @@ class Stopping:
 
     async def _raise(self, path: AgentId, purpose: Purpose, reason: str) -> None:
         """Shut an agent and all below it, those not in memory too, in one commit; posts come first (ACC-2, ACC-5)."""
-        kernel = self._parts.kernel
-        tree = tree_of(path)
-        for row in await kernel.store.tree_rows(tree):
-            if row.agent.startswith(f"{path}/") and row.name in kernel.registry:
-                await kernel.resident(row.agent)
+        await self._load(path)
         for node in self.below(path):
             await self._parts.post.flush(node)
         operations: list[Operation] = []
         for node in self.below(path):
             operations.append(Shut(node, Intake.CLOSING))
             operations.append(Enqueue(self._control(node, purpose, reason), _NO_BOUND))
-        await kernel.commit(tree, tuple(operations))
+        await self._parts.kernel.commit(tree_of(path), tuple(operations))
+
+    async def _load(self, path: AgentId) -> None:
+        """Read in the agents below that are not in memory, as far as their specs are known."""
+        kernel = self._parts.kernel
+        for row in await kernel.store.tree_rows(tree_of(path)):
+            if row.agent.startswith(f"{path}/") and row.name in kernel.registry:
+                await kernel.resident(row.agent)
 
     def _start(self, path: AgentId, grace_s: float) -> None:
         self._closing[path] = _Close(trio.CancelScope(deadline=trio.current_time() + grace_s))
         self._parts.kernel.nursery.start_soon(self._close, path)
 
-    def go_on_closing(self, actor: Actor, envelope: Envelope) -> None:
-        """A close found in the mailbox: carried on where no close of this process does it already."""
+    def go_on_closing(self, actor: Actor, envelope: Envelope | None = None) -> None:
+        """A close found in the mailbox, or stopped by the store: carried on where nobody here does it already."""
         node: str = actor.path
         while node:
             if node in self._closing:
                 return
             node = parent_path(node)
-        self._start(actor.path, 0.0 if envelope.purpose is Purpose.KILL else self._parts.options.grace_s)
+        self._start(
+            actor.path,
+            0.0 if envelope is not None and envelope.purpose is Purpose.KILL else self._parts.options.grace_s,
+        )
 
     async def _close(self, path: AgentId) -> None:
         """Answer what was accepted within the grace; past it abort, then kill; finish leaves first (CLS-2..4)."""
         close = self._closing[path]
         try:
+            await self._load(path)
             with close.grace:
                 await self._until(path, idle=True)
             await self._end(self.below(path), "closed: the grace period is over", self._parts.options.hard_s)
-            for node in sorted(self.below(path), key=lambda node: (-node.count("/"), node)):
-                await self._finish(node)
+            while left := self._open_below(path):
+                async with self._finishing:  # a child's own close may be at it, too
+                    await self._finish(max(left, key=lambda node: (node.count("/"), node)))
         except CallboardError as error:  # in a task of its own: who waits for the close hears of it; the store owes it
             for node in self.below(path):
                 self._parts.replies.fail_condition(node, Need.EXIT, error)
         finally:
             del self._closing[path]
             close.done.set()
+
+    def _open_below(self, path: AgentId) -> list[AgentId]:
+        actors = self._parts.kernel.actors
+        return [node for node in self.below(path) if actors[node].intake is not Intake.CLOSED]
 
     async def _end(self, nodes: tuple[AgentId, ...], reason: str, hard_s: float) -> None:
         """Abort what still runs; past `hard_s` cancel its task, and name what is stuck."""

@@ -28,10 +28,12 @@ class Life:
 
     Attributes:
         accepted: messages whose acceptance was returned. ran: ids of `once` calls, at each run.
+        hangs: the model hangs where it is asked to.
     """
 
     accepted: list[MessageId] = attrs.field(factory=list)
     ran: list[str] = attrs.field(factory=list)
+    hangs: bool = True
     lead: Agent = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -75,7 +77,7 @@ class Life:
         return receipt
 
 
-def model(*, hangs: bool) -> Script:
+def model(life: Life) -> Script:
     """Answers what it is asked last; asked to hang, it does, if it may."""
 
     def lead(request: ModelRequest) -> object:
@@ -85,7 +87,7 @@ def model(*, hangs: bool) -> Script:
         match said(last.content):
             case "work":
                 return [call("act"), call("kid", task="help"), call("look")]
-            case "hang" if hangs:
+            case "hang" if life.hangs:
                 return ("half", hang())
             case _:
                 return "answer"
@@ -121,6 +123,7 @@ async def in_order(store: Reader) -> None:
 
 async def go_on(sup: Supervisor, life: Life) -> None:
     """The next owner goes on until nothing is owed; all that was accepted has come to its end."""
+    life.hangs = False
     refs: tuple[AgentRef, ...] = await sup.resume()
     with trio.fail_after(1_000):
         for ref in refs:

@@ -151,6 +151,34 @@ async def test_abt_3_a_call_that_had_returned_keeps_its_result(world: World, aut
         assert texts(await ref.transcript())[3] == "=ok:waited 1.0"
 
 
+async def test_abt_3_a_result_that_the_turn_had_not_taken_in_yet_is_kept(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """What a call gave while the turn was writing another result stands, though the abort comes first."""
+
+    @tool
+    async def wait(seconds: float) -> str:
+        """Wait."""
+        await trio.sleep(seconds)
+        return f"waited {seconds}"
+
+    script = {"a": [[call("wait", seconds=9), call("wait", seconds=1), call("wait", seconds=2)]]}
+    async with world.open(script) as sup:
+        ref = await sup.start(agent(tools=[wait]), "go")
+        await quiet()
+
+        async def before(one: ChangeSet) -> None:
+            if not aborts(one):
+                await trio.sleep(3)
+
+        world.spy.before = before
+        await trio.sleep(2.5)  # the first result is being written, the second is there
+        await ref.abort("enough")
+        await ref.wait_idle()
+        found = [text.split(":")[0] for text in texts(await ref.transcript()) if text.startswith("=")]
+        assert found == ["=aborted", "=ok", "=ok"]
+
+
 async def test_abt_4_messages_before_the_cut_off_are_held_and_join_the_next_turn(
     world: World, autojump_clock: MockClock
 ) -> None:

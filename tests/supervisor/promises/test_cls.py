@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from actors import AgentClosed, AgentEnded, Child, ToolStarted, WaitCycle, call, tool
+from actors import AgentClosed, AgentEnded, Child, ToolStarted, TurnStarted, WaitCycle, call, tool
 from actors.changes import Enqueue, Intake, Shut
 from actors.messages import ReceiptState
 from actors.models.script import hang
@@ -15,6 +15,7 @@ from tests.supervisor.promises.world import agent, check, has, messages, ops, qu
 
 if TYPE_CHECKING:
     from actors import Agent, Context
+    from supervisor import AgentRef
     from actors.changes import ChangeSet
     from actors.ports import ModelRequest
     from tests.supervisor.promises.world import World
@@ -118,6 +119,34 @@ async def test_cls_2_what_could_not_be_answered_is_a_dead_letter(world: World, a
         assert view.reason == "agent_closed"
         with pytest.raises(AgentClosed):
             await receipt.wait_report()
+        await check(sup.store)
+    async with world.open({"a": ["never"]}, agents=[spec]) as sup:
+        assert await sup.resume() == ()
+
+
+async def test_cls_2_a_turn_that_stopped_halfway_is_settled_by_a_close(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """An agent that the store's failure suspended in the middle of a batch is closed on a valid conversation."""
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        await trio.sleep(2)
+        return "worked"
+
+    spec = agent(tools=[work])
+    async with world.open({"a": [call("work")]}) as sup:
+        ref = await sup.start(spec, "go")
+        await trio.sleep(1)
+        world.spy.refuse = lambda _: True
+        await trio.sleep(2)
+        assert ref.state == "suspended"
+        world.spy.refuse = lambda _: False
+        await ref.close()
+        await ref.wait_closed()
+        assert (await sup.tree())[0].open is None
+        assert texts(await ref.transcript())[2].startswith("=unknown")
         await check(sup.store)
     async with world.open({"a": ["never"]}, agents=[spec]) as sup:
         assert await sup.resume() == ()
@@ -229,6 +258,7 @@ async def test_cls_5_suspended_turns_stop_at_their_next_commit_and_the_next_owne
 ) -> None:
     """Left with a store, what is queued stays queued, running calls finish, and the next supervisor ends the work."""
     ran: list[str] = []
+    other: list[AgentRef] = []
 
     @tool(effect="once")
     async def work() -> str:
@@ -236,19 +266,23 @@ async def test_cls_5_suspended_turns_stop_at_their_next_commit_and_the_next_owne
         ran.append("+")
         await trio.sleep(2)
         ran.append("-")
+        await other[0].send("meanwhile")
         return "worked"
 
     spec: Agent = agent(tools=[work])
-    async with world.open({"a": [call("work"), "never here"]}) as sup:
+    async with world.open({"a": [call("work"), "never here"], "b": ["never"]}) as sup, watched(sup) as log:
         ref = await sup.start(spec, "1")
+        other.append(await sup.start(agent("b")))
         await ref.send("2")
         await trio.sleep(1)
         began = trio.current_time()
     assert trio.current_time() - began <= 1.1
     assert ran == ["+", "-"]
-    async with world.open({"a": ["?", "one", "two"]}, agents=[spec]) as sup:
+    assert log.of(TurnStarted, "b") == [], "while it is left no turn begins"
+    async with world.open({"a": ["?", "one", "two"], "b": ["heard"]}, agents=[spec, agent("b")]) as sup:
         assert (await messages(sup.store, "a"))["2"] is ReceiptState.QUEUED
-        (ref,) = await sup.resume()
+        assert [found.path for found in await sup.resume()] == ["a", "b"]
+        ref = await sup.find("a")
         await ref.wait_idle()
         assert texts(await ref.transcript()) == ["<1", "> work()", "=ok:worked", ">one", "<2", ">two"]
         assert ran == ["+", "-"]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+import trio
+
 from actors import Script, call, tool
 from supervisor.store.faults import FaultyStore
 from tests.supervisor.promises.world import agent, check, quiet, texts
@@ -70,6 +73,41 @@ async def test_rec_1_whether_a_response_is_owed_is_read_from_the_last_durable_re
     else:
         raise AssertionError("it was never left in peace")  # noqa: EM101 - a test
     assert at > 3
+
+
+async def test_rec_1_an_answer_that_is_durable_is_not_asked_again(world: World, autojump_clock: MockClock) -> None:
+    """Where the last record is a whole answer, cut off before its turn had ended, a restart ends the turn with it."""
+
+    async def slow(_: ModelRequest) -> str:
+        await trio.sleep(2)
+        return "the answer"
+
+    specs = [agent("a"), agent("b")]
+    steers = []
+    with pytest.raises(ZeroDivisionError):
+        async with world.open({"a": slow, "b": lambda _: trio.sleep(1_000)}, permits=1, hard=0.1) as sup:
+            ref = await sup.start(specs[0], "go")
+            await trio.sleep(1)
+            await sup.start(specs[1], "takes the place")
+            steers.append(await ref.steer("one thing more"))
+            await trio.sleep(5)  # the answer is written while the turn waits for its place
+            assert texts(await ref.transcript()) == ["<go", ">the answer"]
+            assert await steers[0].withdraw()
+            world.spy.refuse = lambda _: True  # from here on the process is as good as dead
+            raise ZeroDivisionError
+    asked: list[str] = []
+
+    def answer(request: ModelRequest) -> str:
+        asked.append(request.agent)
+        return "asked again"
+
+    async with world.open({"a": answer, "b": answer}, agents=specs) as sup:
+        await sup.resume()
+        ref = await sup.find("a")
+        await ref.wait_idle()
+        assert (await ref.wait_report()).text == "the answer"
+        assert "a" not in asked
+        await check(sup.store)
 
 
 async def test_rec_2_finding_the_work_is_one_read_for_the_whole_store(world: World, autojump_clock: MockClock) -> None:

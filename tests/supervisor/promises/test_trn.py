@@ -141,8 +141,7 @@ async def test_trn_3_a_turn_that_cannot_read_writes_nothing(world: World, autoju
         ref = await sup.find("a")
         await ref.send("2")
         await quiet()
-        written = [one for one in world.spy.sets if has(one, Append) or has(one, Put)]
-        assert written == []
+        assert world.spy.commits == 1, "nothing but the message's acceptance was tried"
         assert ref.state == "suspended"
         world.spy.read_records = good  # type: ignore[method-assign]  # mended
         await sup.resume()
@@ -267,7 +266,7 @@ async def test_trn_7_the_bound_of_model_calls_is_said_first_and_then_an_error(
         asked.append(request.tool_choice + "|" + texts(list(request.window))[-1])
         return call("add", a=len(asked))
 
-    async with world.open({"a": always}) as sup:
+    async with world.open({"a": always, "b": always}) as sup:
         ref = await sup.start(agent(tools=[add], limits=Limits(model_calls_per_turn=4)), "go")
         report = await ref.wait_report()
         assert report.status == "failed"
@@ -277,6 +276,9 @@ async def test_trn_7_the_bound_of_model_calls_is_said_first_and_then_an_error(
         assert problems(await ref.transcript()) == []
         with pytest.raises(LimitReached):
             report.raise_for_status()
+        only = await sup.start(agent("b", tools=[add], limits=Limits(model_calls_per_turn=1)), "go")
+        assert isinstance((await only.wait_report()).error, LimitReached)
+        assert len(asked) == 5
 
 
 async def test_trn_7_the_bound_of_invalid_responses(world: World, autojump_clock: MockClock) -> None:
