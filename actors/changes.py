@@ -6,6 +6,8 @@ written. No user code runs inside. Every row the store keeps has the tree and th
 Who writes what, so that no row has two writers: an `AgentRow` is written by the agent's own loop only (and once
 by its maker); what others change (intake, counters, message states) changes by operations that the store
 carries out itself.
+
+Operations are structs, as a turn's moves are: they are made in C, ten for each model call.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import enum
 from typing import Final, TypeAlias
 
 import attrs
+from msgspec import Struct
 
 from .ids import AgentId, CallId, MessageId, RunId, TreeId, TurnId
 from .messages import Envelope, LaneBound, Outcome, ReceiptState, Selection
@@ -183,8 +186,7 @@ def row_key(row: Row) -> RowKey:
 # -- operations --------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class Append:
+class Append(Struct, frozen=True):
     """Append records to an agent's conversation, the first at index `at`.
 
     Returns the new length. Fails (`Conflict`) unless the conversation has exactly `at` records: another wrote.
@@ -195,16 +197,14 @@ class Append:
     records: tuple[Record, ...]
 
 
-@attrs.frozen
-class Put:
+class Put(Struct, frozen=True):
     """Write a row, replacing the one of its key. With `fresh`, fails (`Conflict`) where one stands. Returns None."""
 
     row: Row
     fresh: bool = False
 
 
-@attrs.frozen
-class Erase:
+class Erase(Struct, frozen=True):
     """Remove rows of a class whose key begins with `prefix` (whole parts, one at least). Returns how many.
 
     An agent's row is never removed (`UsageError`): its path is never used again.
@@ -214,8 +214,7 @@ class Erase:
     prefix: RowKey
 
 
-@attrs.frozen
-class Enqueue:
+class Enqueue(Struct, frozen=True):
     """Put a message last in its lane, and mark that the agent owes work (ACC-1).
 
     Returns the place: a `Placed`, of the first acceptance where sender and key were seen before (ACC-7).
@@ -228,8 +227,7 @@ class Enqueue:
     bound: LaneBound
 
 
-@attrs.frozen
-class Placed:
+class Placed(Struct, frozen=True):
     """Where a message stands. `again`: an earlier acceptance under the same key."""
 
     message: MessageId
@@ -237,8 +235,7 @@ class Placed:
     again: bool = False
 
 
-@attrs.frozen
-class Claim:
+class Claim(Struct, frozen=True):
     """Take messages out of the mailbox for a turn: each must be queued or held (CON-3). Returns None.
 
     Fails (`Conflict`) where one is not, or where `messages` is empty: a set that claims nothing changes nothing.
@@ -250,8 +247,7 @@ class Claim:
     turn: TurnId
 
 
-@attrs.frozen
-class Move:
+class Move(Struct, frozen=True):
     """Change the state of messages from one of `frm` to `to`. Returns the ids moved, in order of acceptance.
 
     `messages`: those; None: all of the agent's send and steer lanes. Named ones in another state fail the set
@@ -265,16 +261,14 @@ class Move:
     reason: str | None = None
 
 
-@attrs.frozen
-class Shut:
+class Shut(Struct, frozen=True):
     """Change an agent's intake (CLS-1). Returns True if it was changed, False where it was there already or beyond."""
 
     agent: AgentId
     to: Intake
 
 
-@attrs.frozen
-class Require:
+class Require(Struct, frozen=True):
     """Fail (`Conflict`) unless the row's field equals the value. Returns None."""
 
     table: type[Row]
@@ -283,8 +277,7 @@ class Require:
     equals: object
 
 
-@attrs.frozen
-class Bump:
+class Bump(Struct, frozen=True):
     """Add `by` to a counter (0 where there is none). Returns the new value; fails (`Conflict`) above `bound`."""
 
     counter: str
@@ -295,8 +288,7 @@ class Bump:
 Operation: TypeAlias = Append | Put | Erase | Enqueue | Claim | Move | Shut | Require | Bump
 
 
-@attrs.frozen
-class ChangeSet:
+class ChangeSet(Struct, frozen=True):
     """Operations that one commit carries.
 
     Attributes:

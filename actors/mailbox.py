@@ -133,7 +133,7 @@ class Mailbox:
         gone = set(messages)
         self._held -= gone
         for lane, waiting in self._lanes.items():
-            if waiting and any(queued.envelope.id in gone for queued in waiting):
+            if waiting:
                 self._lanes[lane] = [queued for queued in waiting if queued.envelope.id not in gone]
         for seq, early in self._early.items():
             if early is not None and early.envelope.id in gone:
@@ -156,7 +156,10 @@ class Mailbox:
     @property
     def wants_turn(self) -> bool:
         """Whether a turn is requested: something waits that no abort holds."""
-        return any(queued.envelope.id not in self._held for lane in _LANES for queued in self._lanes[lane])
+        lanes = self._lanes
+        if not self._held:  # the usual case, asked several times a turn
+            return bool(lanes[Lane.SEND] or lanes[Lane.STEER])
+        return any(queued.envelope.id not in self._held for lane in _LANES for queued in lanes[lane])
 
     @property
     def control(self) -> tuple[Queued, ...]:

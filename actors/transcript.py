@@ -125,7 +125,7 @@ class ResponseRecord:
     @property
     def text(self) -> str:
         """The text blocks, joined."""
-        return "".join(block.text for block in self.blocks if isinstance(block, TextBlock))
+        return "".join([block.text for block in self.blocks if isinstance(block, TextBlock)])
 
 
 @attrs.frozen
@@ -200,7 +200,7 @@ def record_bytes(record: Record) -> int:
         case MessageRecord(content=content) | ResultRecord(content=content):
             return size_of(content) + RECORD_OVERHEAD_BYTES
         case ResponseRecord(blocks=blocks):
-            return sum(_block_bytes(block) for block in blocks) + RECORD_OVERHEAD_BYTES
+            return sum([_block_bytes(block) for block in blocks]) + RECORD_OVERHEAD_BYTES
         case NoteRecord(text=text):
             return len(text) + RECORD_OVERHEAD_BYTES
         case SummaryRecord():

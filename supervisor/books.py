@@ -56,6 +56,7 @@ class Books:
         self._clock = clock
         self._books: dict[str, Book] = {}
         self._observers: list[Callable[[Accounted], None]] = []
+        self._told: list[Callable[[AgentId, Amounts], None]] = []
         self.discarded = self.cut = 0
 
     # -- models ----------------------------------------------------------------------------------------------------
@@ -125,6 +126,10 @@ class Books:
         """Call `observer` with each accounted attempt."""
         self._observers.append(observer)
 
+    def watch_spending(self, told: Callable[[AgentId, Amounts], None]) -> None:
+        """Call `told` after each accounted attempt, with its overrun."""
+        self._told.append(told)
+
     def account(self, ticket: GateTicket, attempt: Attempt, response: Response) -> tuple[Usage, int | None]:
         """Count a whole answer. Returns its tokens, and its cost where a price is known."""
         reported, book = response.usage, ticket.book
@@ -171,6 +176,8 @@ class Books:
         ticket.reservation = None
         ticket.held = NOTHING
         ticket.count(usage, cost, spent)
+        for told in self._told:
+            told(ticket.agent, overrun)
         if self._observers:
             record = Accounted(
                 request=attempt.request,

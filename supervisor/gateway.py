@@ -7,7 +7,7 @@ back the permit and ends the reservation. No task is started for a call.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import trio
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from actors.ids import AgentId
     from actors.ports import Model, Ticket, Watch
-    from actors.usage import Price
+    from actors.usage import Amounts, Price
 
     from .ledger import Ledger
     from .pools import Rate
@@ -170,7 +170,8 @@ class Gateway:
 
     def abandon(self, ticket: Ticket) -> None:
         """Give back what an admitted ticket holds, where it was not called."""
-        held = cast("GateTicket", ticket)
+        assert isinstance(ticket, GateTicket), "it let the request in itself"
+        held = ticket
         if held.state is State.ADMITTED:
             self._finish(held)
 
@@ -225,7 +226,8 @@ class Gateway:
 
     async def call(self, ticket: Ticket, request: ModelRequest, watch: Watch) -> Served:
         """Ask: attempts, delays and fallbacks included; see `actors.ports.Gate`."""
-        held = cast("GateTicket", ticket)
+        assert isinstance(ticket, GateTicket), "it let the request in itself"
+        held = ticket
         if held.state is not State.ADMITTED:
             raise InternalError(f"{held!r} is used up: each call needs a ticket of its own")
         held.state = State.CALLED
@@ -317,12 +319,17 @@ class Gateway:
 
     def cut(self, ticket: Ticket) -> None:
         """Account a call that is about to be cancelled, now, with what came of it so far (REQ-7)."""
-        held = cast("GateTicket", ticket)
+        assert isinstance(ticket, GateTicket), "it let the request in itself"
+        held = ticket
         held.cut = True
         if held.attempt is not None and held.attempt.open:
             self._books.account_failed(held, held.attempt, None)
         else:
             self._books.release(held)
+
+    def watch_spending(self, told: Callable[[AgentId, Amounts], None]) -> None:
+        """Call `told` after each accounted attempt, with what it took more than was reserved; cheaper than a record."""
+        self._books.watch_spending(told)
 
     def observe(self, observer: Callable[[Accounted], None]) -> None:
         """Call `observer` with each accounted attempt; it neither waits nor raises (GAT-6)."""

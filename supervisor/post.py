@@ -58,20 +58,20 @@ class Post:
         Durable: the messages, on return.
         """
         await self.flush(path)
-        envelopes = tuple(self._envelope(path, letter) for letter in letters)
+        envelopes = tuple([self._envelope(path, letter) for letter in letters])
         return await self._accept(path, envelopes)
 
     async def _accept(
         self, path: AgentId, envelopes: tuple[Envelope, ...], known: tuple[Receipt, ...] = ()
     ) -> tuple[Receipt, ...]:
         receipts = known or tuple(
-            Receipt(self._parts.desk, envelope.id, path, ReceiptState.PENDING) for envelope in envelopes
+            [Receipt(self._parts.desk, envelope.id, path, ReceiptState.PENDING) for envelope in envelopes]
         )
         for receipt in receipts:
             self._parts.kernel.receipts[receipt.id] = receipt  # before the commit: a turn may consume at once
-        operations = tuple(Enqueue(envelope, self._bound(path, envelope.lane)) for envelope in envelopes)
+        operations = tuple([Enqueue(envelope, self._bound(path, envelope.lane)) for envelope in envelopes])
         values = await self._parts.kernel.commit(tree_of(path), operations, fenced=False)
-        return tuple(self._placed(receipt, value) for receipt, value in zip(receipts, values, strict=True))
+        return tuple([self._placed(receipt, value) for receipt, value in zip(receipts, values, strict=True)])
 
     def _placed(self, receipt: Receipt, value: object) -> Receipt:
         assert isinstance(value, Placed), "Enqueue returns the place"

@@ -51,6 +51,7 @@ class Services:
         self._actor: Actor
         self._charged_us: int
         self.agent: AgentId = path
+        self.now: Callable[[], float] = parts.kernel.now
         self.models: tuple[Model, ...] = parts.models_of(agent)
 
     def bind(self, actor: Actor) -> None:
@@ -62,10 +63,6 @@ class Services:
     def gate(self) -> Gate:
         """The one way to a model (REQ-1)."""
         return self._parts.gateway
-
-    def now(self) -> float:
-        """Seconds on the supervisor's clock."""
-        return self._kernel.now()
 
     def row(self) -> AgentRow:
         """The agent's row as last committed."""

@@ -58,9 +58,9 @@ if TYPE_CHECKING:
     from actors.models.spec import ModelSpec
     from actors.ports import Model
     from actors.reports import Report
+    from actors.usage import Amounts
 
     from .store.base import Reader, Store
-    from .tickets import Accounted
 
 ON_EXIT: Final = ("suspend", "finish", "close")
 
@@ -196,7 +196,8 @@ def _assemble(
     ledger = Ledger(spending.budget)
     board = Board()
     replies = Replies(graph, frames)
-    gateway = Gateway(ledger, prices=spending.prices, permits=spending.permits, waits=graph)
+    now = trio.lowlevel.current_clock().current_time
+    gateway = Gateway(ledger, prices=spending.prices, permits=spending.permits, waits=graph, clock=now)
     kernel = Kernel(
         store=store,
         ledger=ledger,
@@ -206,6 +207,7 @@ def _assemble(
         registry=dict(registry),
         nursery=actors,
         token=secrets.token_hex(4),
+        now=now,
     )
     parts = Parts(
         kernel=kernel,
@@ -230,16 +232,16 @@ def _assemble(
 
     kernel.make_actor = make_actor
     graph.watch(lambda path: _waited_for(parts, path))
-    gateway.observe(lambda accounted: _tell_spending(parts, accounted))
+    gateway.watch_spending(lambda agent, overrun: _tell_spending(parts, agent, overrun))
     return parts
 
 
-def _tell_spending(parts: Parts, accounted: Accounted) -> None:
+def _tell_spending(parts: Parts, agent: AgentId, overrun: Amounts) -> None:
     """An attempt was accounted: say what it overran, and which stages of budgets were passed (BUD-2, BUD-4)."""
-    if accounted.overrun != NOTHING:
-        for dimension, amount in attrs.asdict(accounted.overrun).items():
+    if overrun is not NOTHING:
+        for dimension, amount in attrs.asdict(overrun).items():
             if amount > 0:
-                parts.kernel.tell(accounted.agent, Overrun, {"dimension": dimension, "amount": amount})
+                parts.kernel.tell(agent, Overrun, {"dimension": dimension, "amount": amount})
     for crossed in parts.ledger.take_stages():
         values = attrs.asdict(crossed)
         parts.kernel.tell(values.pop("node"), BudgetStage, values)

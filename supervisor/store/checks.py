@@ -62,15 +62,14 @@ def check(change_set: ChangeSet) -> None:
         UsageError: an operation without epoch that needs one; one on another tree; a key of the wrong length; …
     """
     tree, unfenced = change_set.tree, change_set.epoch is None
-    below = f"{tree}/"
     for operation in change_set.operations:
         if unfenced and not isinstance(operation, _FOR_ANYONE):
             msg = (
                 f"{type(operation).__name__} is the owner's: give the change set the epoch that own({tree!r}) returned"
             )
             raise UsageError(msg)
-        agent = _agent_of(operation)
-        if agent is not None and agent != tree and not agent.startswith(below):
+        agent = operation.row.agent if isinstance(operation, Put) else _agent_of(operation)
+        if agent is not None and agent != tree and not agent.startswith(f"{tree}/"):
             msg = (
                 f"{type(operation).__name__} of {agent!r} in a change set of tree {tree!r}: commit it with its own tree"
             )

@@ -167,7 +167,8 @@ class MemoryStore(MemoryReader):
 
     def commit_nowait(self, change_set: ChangeSet) -> Values:
         """Write a change set from synchronous code; the same as `commit`."""
-        self._check_open()
+        if self._closed:
+            self._check_open()
         try:
             values = self._tables.carry_out(change_set)
         except BaseException:

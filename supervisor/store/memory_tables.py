@@ -101,7 +101,10 @@ class Tables:
             epoch = change_set.epoch
             if epoch is not None and (current := self.epochs.get(change_set.tree)) != epoch:
                 raise checks.fenced(change_set.tree, epoch, current)  # noqa: TRY301 - one undo for every failure
-            return tuple([carry[type(operation)](operation, undo) for operation in change_set.operations])
+            values = []
+            for operation in change_set.operations:
+                values.append(carry[type(operation)](operation, undo))  # noqa: PERF401 - a call less per commit
+            return tuple(values)
         except BaseException:
             for restore, arguments in reversed(undo):
                 restore(*arguments)
