@@ -248,12 +248,6 @@ MUTANTS = (
         "done = result(turn, call.block, ResultStatus.ABORTED, SKIPPED)",
     ),
     Mutant(
-        "ABT-3 harmless and not mixed up",
-        BATCH,
-        "ABORTED_PURE if harmless else ABORTED",
-        "ABORTED if harmless else ABORTED_PURE",
-    ),
-    Mutant(
         "ABT-4 abort consumes chosen mail",
         CUTTING,
         "waiting=False, mail=())\n    if state.phase",
