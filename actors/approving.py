@@ -193,6 +193,7 @@ def asked_tells(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
                 "name": call.block.name,
                 "arguments": call.asking.arguments,
                 "why": call.asking.why,
+                "asked": call.asking.asked_ms / 1000,
                 "expires": None if call.asking.expires_ms is None else call.asking.expires_ms / 1000,
             },
         )

@@ -299,13 +299,14 @@ class ToolStuck(Event):
 class ApprovalAsked(Event):
     """A call waits for a person's decision (TOL-12). `arguments`: final, as JSON text. `why`: `tool` or `repeat`.
 
-    `expires`: seconds of the time of day, or None.
+    `asked`, `expires`: seconds of the time of day (Unix); None: it never expires.
     """
 
     call: CallId
     name: str
     arguments: str
     why: str = "tool"
+    asked: float = 0.0
     expires: float | None = None
 
 

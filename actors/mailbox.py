@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 
-from .messages import Lane, Queued, ReceiptState
+from .messages import Lane, Purpose, Queued, ReceiptState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -165,6 +165,24 @@ class Mailbox:
     def control(self) -> tuple[Queued, ...]:
         """What waits in the control lane."""
         return tuple(self._lanes[Lane.CONTROL])
+
+    @property
+    def orders(self) -> tuple[Queued, ...]:
+        """What the control lane holds but for decisions: what must be obeyed before any turn."""
+        control = self._lanes[Lane.CONTROL]
+        return tuple(q for q in control if q.envelope.purpose is not Purpose.DECISION) if control else ()
+
+    @property
+    def decisions(self) -> tuple[Queued, ...]:
+        """The decisions that wait for a turn to carry them out (TOL-12)."""
+        control = self._lanes[Lane.CONTROL]
+        return tuple(q for q in control if q.envelope.purpose is Purpose.DECISION) if control else ()
+
+    @property
+    def interrupts(self) -> bool:
+        """Whether a steer waits that is to interrupt (CON-7)."""
+        steers = self._lanes[Lane.STEER]
+        return any(q.envelope.interrupt and q.envelope.id not in self._held for q in steers)
 
     @property
     def waiting(self) -> tuple[Queued, ...]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 APPROVAL: Final = "approval"
 """Why a parked turn is suspended."""
+PAUSED: Final = "paused"
+"""Why an agent is suspended that a person paused."""
 
 
 def start_more(state: TurnState) -> tuple[TurnState, tuple[CallView, ...]]:

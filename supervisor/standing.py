@@ -1,0 +1,169 @@
+"""Who stands still until a person acts, and who is told so (TOL-12, BUD-6).
+
+An agent stands still when it is parked for approval, when it is paused, and when every call that its turn runs waits
+for agents that stand still. Its clock stops. A parent's wait goes on, however long; code outside of agents that waits
+for it is told `parked`, unless an inbox is open in which this process will decide.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+from actors.errors import Unfinished
+from actors.ids import run_id, turn_id
+from actors.messages import Outcome, Status, failure_of
+from actors.moves import Phase
+from actors.parking import APPROVAL, PAUSED
+
+if TYPE_CHECKING:
+    from actors.actor import Actor
+    from actors.ids import AgentId
+    from actors.running import Running
+
+    from .parts import Parts
+
+PERSON: Final = frozenset({APPROVAL, PAUSED})
+"""Reasons to be suspended that a person ends."""
+
+
+@final
+class Standing:
+    """The agents that stand still.
+
+    Invariants:
+        STAND-1 an agent's clock stands exactly while the agent is in `_still`.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._still: dict[AgentId, None] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether any agent stands still: while none does, nothing has to be looked at."""
+        return bool(self._still)
+
+    def still(self, path: AgentId) -> bool:
+        """Whether an agent stands still."""
+        return path in self._still
+
+    def look(self, path: AgentId) -> None:
+        """Something changed at an agent: see whether it stands still, and so upwards through those that wait for it."""
+        parts = self._parts
+        todo = [path]
+        while todo:
+            node = todo.pop()
+            still = self._stands(node)
+            if still is (node in self._still):
+                continue
+            if still:
+                self._still[node] = None
+            else:
+                del self._still[node]
+            parts.lives[node].stand(still=still)
+            if still:
+                self._tell(node)
+                parts.stopping.moved()
+            todo += [wait.waiter.agent for wait in parts.graph.waiters_of(node)]
+
+    def awaited(self, path: AgentId) -> None:
+        """Somebody began to wait for an agent: whoever it is may stand still by that."""
+        if path in self._still:
+            for wait in self._parts.graph.waiters_of(path):
+                self.look(wait.waiter.agent)
+
+    def _stands(self, path: AgentId) -> bool:
+        actor = self._parts.kernel.actors.get(path)
+        if actor is None:
+            return False
+        if actor.suspended in PERSON:
+            return not actor.due  # a decision, a wake or a steer may have come
+        loop = actor.loop
+        if loop is None or loop.phase is not Phase.RUNNING or not loop.sleeping:
+            return False
+        running = self._running(path)
+        return bool(running) and all(self._waits(path, one) for one in running)
+
+    def _running(self, path: AgentId) -> list[Running]:
+        return [one for one in self._parts.lives[path].calls.running.values() if not one.left_behind]
+
+    def _waits(self, path: AgentId, running: Running) -> bool:
+        targets = [
+            target
+            for wait in self._parts.graph.waits_of(path)
+            if wait.waiter is running.frame
+            for target in wait.targets
+        ]
+        return bool(targets) and all(target in self._still for target in targets)
+
+    # -- telling ---------------------------------------------------------------------------------------------------
+
+    def outcome(self, path: AgentId) -> Outcome | None:
+        """What code outside of agents is told that waits for an agent: None where it should wait on."""
+        parts = self._parts
+        if path not in self._still or parts.frames.current_owner() is not None:
+            return None
+        causes = self._causes(path)
+        if parts.approvals.listening and all(actor.suspended != PAUSED for actor in causes):
+            return None
+        return self._outcome(parts.kernel.actors[path], causes)
+
+    def _outcome(self, actor: Actor, causes: list[Actor]) -> Outcome:
+        row = actor.row if actor.loop is None else actor.loop.state.row
+        last = actor.last
+        if last is not None and last.status is Status.PARKED and last.turn == turn_id(actor.path, row.turns):
+            return last
+        return Outcome(
+            path=actor.path,
+            run=run_id(actor.path, max(row.runs, 1)),
+            turn=turn_id(actor.path, max(row.turns, 1)),
+            status=Status.PARKED,
+            usage=row.run_usage,
+            spent=row.run_spent,
+            cost_known=row.cost_known,
+            failure=failure_of(Unfinished("; ".join(self._words(cause) for cause in causes))),
+        )
+
+    def _words(self, actor: Actor) -> str:
+        if actor.suspended == PAUSED:
+            return f"{actor.path} is paused: wake() goes on"
+        names = ", ".join(f"{request.tool} ({request.call_id})" for request in self._parts.approvals.of(actor.path))
+        return f"{actor.path} waits for approval of {names}: decide in `async with sup.approvals()`, then wait again"
+
+    def _causes(self, path: AgentId) -> list[Actor]:
+        """The agents at which a person must act before this one goes on."""
+        kernel, graph = self._parts.kernel, self._parts.graph
+        found: dict[AgentId, Actor] = {}
+        seen: set[AgentId] = set()
+        todo = [path]
+        while todo:
+            node = todo.pop()
+            actor = kernel.actors.get(node)
+            if actor is None or node in seen:
+                continue
+            seen.add(node)
+            if actor.suspended in PERSON or self._parts.approvals.of(node):
+                found[node] = actor
+            if actor.suspended not in PERSON:
+                todo += [target for wait in graph.waits_of(node) for target in wait.targets]
+        return [found[node] for node in sorted(found)]
+
+    def _tell(self, path: AgentId) -> None:
+        """Tell code outside of agents that waits for this one."""
+        parts = self._parts
+        causes = self._causes(path)
+        if parts.approvals.listening and all(actor.suspended != PAUSED for actor in causes):
+            return
+        actor = parts.kernel.actors[path]
+        opened = (actor.row if actor.loop is None else actor.loop.state.row).open
+        messages = [queued.envelope.id for queued in actor.mailbox.waiting]
+        messages += () if opened is None else opened.consumed
+        parts.replies.parked(path, messages, self._outcome(actor, causes))
+
+    def tell_all(self) -> None:
+        """The last inbox was closed: whoever waits for a decision is told."""
+        for path in tuple(self._still):
+            self._tell(path)
+
+    def __repr__(self) -> str:
+        return f"<Standing {', '.join(self._still) or 'nobody'}>"
