@@ -3,7 +3,16 @@
 from .agent import Agent, Child, Drain, Prompt
 from .budget import Budget, Limits
 from .calling import Context
-from .content import File, Image, Text, Trust
+from .compaction import (
+    Compaction,
+)
+from .content import (
+    File,
+    Image,
+    Pinned,
+    Text,
+    Trust,
+)
 from .errors import (
     Aborted,
     AgentClosed,
@@ -27,6 +36,7 @@ from .errors import (
     MessageTooLarge,
     MissingKey,
     NewerSchema,
+    NotCompacted,
     Overloaded,
     OwnedElsewhere,
     ProviderError,
@@ -51,6 +61,8 @@ from .happenings import (
     ApprovalDecided,
     AttemptDiscarded,
     BudgetStage,
+    CompactionEnded,
+    CompactionStarted,
     Event,
     HookFailed,
     MessageAccepted,
@@ -65,6 +77,8 @@ from .happenings import (
     RequestFailed,
     RequestStarted,
     ResponseEnded,
+    SelectionChanged,
+    SelectionRejected,
     SpecChanged,
     TextDelta,
     ToolEnded,
@@ -75,8 +89,19 @@ from .happenings import (
     TurnEnded,
     TurnStarted,
 )
-from .hooks import Hooks, Moment, Send, Steer, guard
-from .messages import LaneBound, Status
+from .hooks import (
+    Compact,
+    Hooks,
+    Moment,
+    Send,
+    Steer,
+    guard,
+)
+from .messages import (
+    LaneBound,
+    Selection,
+    Status,
+)
 from .models.script import Script, broken, call, overloaded, rejected
 from .ports import Model, ModelRequest, Response, WireCall
 from .tools import Effect, Tool, tool
@@ -101,6 +126,10 @@ __all__ = [
     "BudgetStage",
     "CallboardError",
     "Child",
+    "Compact",
+    "Compaction",
+    "CompactionEnded",
+    "CompactionStarted",
     "Conflict",
     "Context",
     "ContextOverflow",
@@ -136,10 +165,12 @@ __all__ = [
     "ModelRequest",
     "Moment",
     "NewerSchema",
+    "NotCompacted",
     "NoteWritten",
     "Overloaded",
     "Overrun",
     "OwnedElsewhere",
+    "Pinned",
     "PostRefused",
     "Price",
     "Prompt",
@@ -151,6 +182,9 @@ __all__ = [
     "Response",
     "ResponseEnded",
     "Script",
+    "Selection",
+    "SelectionChanged",
+    "SelectionRejected",
     "Send",
     "SpawnLimit",
     "SpecChanged",

@@ -9,18 +9,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, final
 
-from .changes import CallState, Intake
+from .approving import found, unknown_in
+from .changes import CallState, Claim, Intake, Put
+from .compaction import ASKED, NO_COMPACTION, Compacting
+from .errors import NotCompacted, Unavailable
+from .evolve import evolve
+from .ids import turn_id
 from .loop import TurnLoop
 from .mailbox import Mailbox
-from .moves import Begin, CallView, Over, TurnSpec, TurnState
-from .transcript import CallBlock, Conversation, NoteRecord, ResponseRecord, owes_response
+from .messages import Purpose, Status
+from .moves import CALLS_LISTED, Begin, CallView, Over, TurnState
+from .parking import APPROVAL, PAUSED
+from .transcript import NoteRecord, ResponseRecord, ResultRecord, owes_response
 
 if TYPE_CHECKING:
     from .agent import Agent
     from .changes import AgentRow, CallRow
+    from .conversation import Conversation
+    from .errors import CallboardError
     from .hosting import Host
-    from .ids import AgentId
+    from .ids import AgentId, CallId, TurnId
     from .messages import Outcome, Queued
+    from .points import TurnSpec
     from .tools import Toolbox
 
 
@@ -49,11 +59,20 @@ class Keeper(Protocol):
     async def obey(self, actor: Actor) -> None:
         """Carry out control messages that no running turn carried out."""
 
+    def turn_begins(self, actor: Actor) -> None:
+        """A turn begins, or goes on."""
+
+    async def void(self, actor: Actor, decisions: tuple[Queued, ...]) -> None:
+        """End decisions on calls that were settled before anybody carried them out."""
+
     def turn_over(self, actor: Actor, over: Over) -> None:
         """A turn ended: tell those who wait."""
 
     async def after_turn(self, actor: Actor, over: Over) -> None:
         """The hooks behind a turn."""
+
+    def compacted(self, actor: Actor, error: CallboardError | None) -> None:
+        """A compaction is over, or will not be: tell those who wait."""
 
     def settled(self, actor: Actor) -> None:
         """Nothing is due any more; the actor is about to be passive."""
@@ -74,7 +93,8 @@ class Actor:
         ACTOR-3 `row` is as last committed.
 
     Attributes:
-        suspended: why no turn may begin (`leaving`, `budget`, `store`, `crashed`, …), or None.
+        suspended: why no turn may begin (`leaving`, `budget`, `store`, `crashed`, `approval`, `paused`, …), or None.
+        calls: rows of calls as they were read, None where the store knows better. unknown: as `TurnState` has it.
         stale: a commit failed that may have been written; the store is read before anything rests on memory (TRN-1).
         run_open: a run is under way. last: the outcome of the last turn that ended in this process, or None.
     """
@@ -84,12 +104,14 @@ class Actor:
         "agent",
         "asking_output",
         "calls",
+        "compacting",
         "conversation",
         "intake",
         "keeper",
         "last",
         "loop",
         "mailbox",
+        "not_compacted",
         "path",
         "row",
         "run_open",
@@ -97,6 +119,7 @@ class Actor:
         "spec",
         "stale",
         "suspended",
+        "unknown",
     )
 
     def __init__(self, agent: Agent, row: AgentRow, keeper: Keeper, spec: TurnSpec) -> None:
@@ -107,7 +130,8 @@ class Actor:
         self.spec = spec
         self.mailbox = Mailbox()
         self.conversation: Conversation | None = None
-        self.calls: tuple[CallRow, ...] = ()
+        self.calls: tuple[CallRow, ...] | None = ()
+        self.unknown: tuple[tuple[str, CallId], ...] = ()
         self.intake = Intake.OPEN
         self.loop: TurnLoop | None = None
         self.suspended: str | None = row.suspended
@@ -116,6 +140,8 @@ class Actor:
         self.last: Outcome | None = None
         self.seq = 0
         self.active = False
+        self.compacting = False
+        self.not_compacted: str | None = None
 
     # -- work arrives ----------------------------------------------------------------------------------------------
 
@@ -133,11 +159,36 @@ class Actor:
     @property
     def due(self) -> bool:
         """Whether there is something to do now."""
-        if self.mailbox.control:
+        mailbox = self.mailbox
+        if mailbox.orders:
             return True
-        if self.suspended is not None:
+        if self.suspended is not None and not (
+            self.suspended == APPROVAL and (mailbox.decisions or mailbox.interrupts)  # what brings it back (TOL-12)
+        ):
             return False
-        return (self.row.open is not None or self.mailbox.wants_turn) and self.keeper.may_begin(self)
+        wanted = self.row.open is not None or mailbox.wants_turn or bool(mailbox.decisions) or self.compacting
+        return wanted and self.keeper.may_begin(self)
+
+    def compact(self) -> None:
+        """Have the conversation compacted at the next boundary; while one is asked for, it is that one (CMP-3).
+
+        Raises:
+            NotCompacted: nobody would carry it out.
+        """
+        if self.suspended is not None or self.intake is not Intake.OPEN or not self.keeper.may_begin(self):
+            why = self.suspended or (self.intake.value if self.intake is not Intake.OPEN else "being stopped")
+            raise NotCompacted(f"{self.path} is {why}: nobody would compact it")
+        if self.compacting:
+            return
+        self.compacting, self.not_compacted = True, None
+        if self.loop is not None:
+            self.loop.compact()
+        self.wake()
+
+    def _compacted(self, error: CallboardError | None) -> None:
+        self.compacting = False
+        self.not_compacted = None if error is None else str(error)
+        self.keeper.compacted(self, error)
 
     @property
     def owes(self) -> bool:
@@ -160,57 +211,122 @@ class Actor:
         finally:
             self.active = False
             self.loop = None
+            if self.compacting:  # CMP-3: nobody will carry it out
+                self._compacted(NotCompacted(f"{self.path} was not compacted: it is {self.suspended or 'stopped'}"))
             self.keeper.passive(self)
 
     async def _work(self) -> None:
         while self.due:
-            if self.mailbox.control:
+            if self.mailbox.orders:
                 await self.keeper.obey(self)
                 continue
             await self._turn()
 
-    async def _turn(self, cut: str | None = None) -> None:
-        """Run a turn, or, with `cut`, only settle the open one."""
-        if await self._catch_up() and cut is None and (not self.due or self.mailbox.control):
+    async def _turn(self, cut: str | None = None, orders: tuple[Queued, ...] = ()) -> None:
+        """Run a turn, or, with `cut`, only settle the open one, and claim `orders` with it."""
+        if await self._catch_up() and cut is None and (not self.due or self.mailbox.orders):
             return  # something came while we read
+        decisions = () if cut is not None else self.mailbox.decisions
+        stale = tuple(queued for queued in decisions if not self._awaits(queued))
+        if stale:
+            await self.keeper.void(self, stale)
+            return
+        steered = cut is None and self.suspended == APPROVAL and self.mailbox.interrupts
+        self.suspended = None
         assert self.conversation is not None, "it was read"
         host = self.keeper.host
         row = self.row
         resumed = row.open is not None
-        state = TurnState(self.spec, row, self.conversation.stored, new_run=not self.run_open, toolbox=None)
+        alone = self.compacting and not (resumed or self.mailbox.wants_turn)
         look = host.look(sends=False)
+        if self.calls:
+            self.unknown = unknown_in(self.calls, look.toolbox)
+        more = cut is not None or steered or bool(decisions)
+        calls = self._open_calls(look.toolbox) if resumed else ()
         last = self.conversation.last
         answer = last if resumed and isinstance(last, ResponseRecord) else None
-        begin = Begin(host.now(), self._open_calls(look.toolbox) if resumed else (), resumed and self._owed(), answer)
-        if resumed:
-            state = TurnState(self.spec, row, self.conversation.stored, new_run=False, output=look.output)
-        self.run_open = True
-        self.loop = loop = TurnLoop(host, state, self.conversation)
+        begin = Begin(host.now(), calls, resumed and self._owed(), answer, more=more, compact=alone)
+        state = TurnState(
+            self.spec,
+            row,
+            self.conversation.stored,
+            new_run=not (resumed or self.run_open),
+            output=look.output if resumed else None,
+            unknown=self.unknown,
+            done=_done(self.conversation, turn_id(row.agent, row.open.number)) if row.open is not None else (),
+            compacting=Compacting(ASKED) if self.compacting and cut is None else NO_COMPACTION,
+        )
+        self.run_open |= not alone
+        self.loop = loop = TurnLoop(host, state, self.conversation, self._compacted)
+        if not alone:
+            self.keeper.turn_begins(self)
         if cut is not None:
-            loop.cut(cut, tuple)
+            loop.cut(cut, lambda: orders)
+        elif steered:
+            loop.cut(None, tuple)
+        elif decisions:
+            loop.decide(decisions)
         try:
             over = await loop.run(begin)
         finally:
             self.row = loop.row
-            self.calls = ()
+            self.calls = () if self.row.open is None else None
+            self.unknown = loop.state.unknown
             self.loop = None
         if over.suspended is not None:
             self.suspended = over.suspended
             self.stale = over.failure is not None
+        aborted = over.outcome is not None and over.outcome.status is Status.ABORTED
+        if self.compacting and aborted:  # ABT-4
+            self._compacted(NotCompacted(f"{self.path} was not compacted: it was aborted"))
         self.keeper.turn_over(self, over)
         if self.spec.hooks:
             await self.keeper.after_turn(self, over)
 
     async def _catch_up(self) -> bool:
         """Read what memory does not have, or cannot be sure of. Returns whether anything was read."""
-        if self.stale:
-            self.conversation = None
+        read = self.stale or self.calls is None
+        if read:
+            if self.stale:
+                self.conversation = None
             await self.keeper.refresh(self)
-            self.stale = False
+            self.stale, self.unknown = False, ()
         if self.conversation is not None:
-            return False
+            return read
         self.conversation = await self.keeper.conversation(self)
         return True
+
+    def _awaits(self, queued: Queued) -> bool:
+        """Whether a decision is on a call that waits for it, by the rows that were read."""
+        call = queued.envelope.target
+        waits = any(row.call == call and row.state is CallState.AWAITING for row in self.calls or ())
+        return waits and self.row.open is not None
+
+    async def end_open(self, reason: str, orders: tuple[Queued, ...]) -> None:
+        """Settle the open turn as aborted, and claim the abort with it; for the keeper that obeys, in our own task.
+
+        Raises:
+            CallboardError: it could not be written.
+        """
+        await self._catch_up()
+        if self.row.open is not None:
+            await self._turn(reason, orders)
+        if self.suspended == "store":
+            raise Unavailable(f"{self.path}: its abort could not be written; it is carried out when it is resumed")
+
+    async def pause(self, order: Queued) -> None:
+        """Pause, or end the pause, in one commit with the claim of the order; for the keeper that obeys (TOL-12)."""
+        if self.stale:
+            await self._catch_up()
+        pausing = order.envelope.purpose is Purpose.PAUSE
+        row = evolve(self.row, suspended=PAUSED if pausing else None)
+        claim = Claim(self.path, (order.envelope.id,), turn_id(self.path, self.row.turns))
+        await self.keeper.host.commit((claim, Put(row)))
+        self.row = row
+        if pausing:
+            self.suspended = PAUSED
+        elif self.suspended == PAUSED:
+            self.suspended = None
 
     async def bury(self, reason: str) -> None:
         """End an open turn that nothing will go on with: its calls are settled, and whoever asked is told (CLS-2).
@@ -240,23 +356,19 @@ class Actor:
         last = self.conversation.last
         if not isinstance(last, ResponseRecord):
             return ()
-        rows = {row.call: row for row in self.calls}
-        return tuple(_view(block, rows.get(block.id), toolbox) for block in last.calls)
+        rows = {row.call: row for row in self.calls or ()}
+        return tuple(found(block, rows.get(block.id), toolbox) for block in last.calls)
 
     def __repr__(self) -> str:
         state = "active" if self.active else "passive"
         return f"<Actor {self.path} {state}, {self.mailbox.statistics()}>"
 
 
-def _view(block: CallBlock, row: CallRow | None, toolbox: Toolbox) -> CallView:
-    """A call as the store has it; one without a row was never started."""
-    tool = toolbox.get(block.name)
-    if row is not None and row.state is CallState.SETTLED:
-        return CallView(block, CallState.SETTLED, tool, tries=row.tries, result=row.result)
-    state = CallState.PLANNED if row is None else row.state
-    parsed = None if tool is None else tool.parse(block.arguments)
-    arguments = getattr(parsed, "arguments", None)
-    if tool is None or arguments is None:
-        return CallView(block, state, None, None, tries=1 if row is None else row.tries)
-    keys, exclusive = tool.keys(arguments)
-    return CallView(block, state, tool, arguments, keys, exclusive, 1 if row is None else row.tries)
+def _done(conversation: Conversation, turn: TurnId) -> tuple[tuple[CallId, str, str], ...]:
+    """The calls of a turn found open that are settled in its conversation: what its report lists."""
+    done = [
+        (record.call, record.name, record.status.value)
+        for record in conversation.window()
+        if isinstance(record, ResultRecord) and record.turn == turn
+    ]
+    return tuple(done[-CALLS_LISTED:])

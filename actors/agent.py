@@ -13,6 +13,7 @@ import attrs
 import msgspec
 
 from .budget import DEFAULT_LIMITS, Budget, Limits
+from .compaction import Compaction
 from .errors import UsageError
 from .ids import MAX_NAME_CHARS
 from .output import OutputSpec, output_spec
@@ -162,7 +163,7 @@ class Agent:
         model: `protocol:name`, a model, or a list to fall back along; the supervisor's where it is not given.
         effort, tier: as the provider names them, or None.
         output: the type of its answer: attrs class, dataclass, TypedDict, …; None is text.
-        hooks: a `Hooks`, or None. compaction: how its history is compacted, or None for the supervisor's way.
+        hooks: a `Hooks`, or None. compaction: how its history is compacted; None: as `Compaction()` says.
         budget: what it and all below it may spend. limits: bounds of one agent.
         drain: how messages enter, a `Drain` or a dict such as `{"send": "all"}`.
 
@@ -185,7 +186,7 @@ class Agent:
     budget: Budget | None = attrs.field(default=None, kw_only=True, validator=_is_a(Budget, None))
     limits: Limits = attrs.field(default=DEFAULT_LIMITS, kw_only=True, validator=_is_a(Limits))
     drain: Drain = attrs.field(factory=Drain, kw_only=True, converter=_as_drain, validator=_is_drain)
-    compaction: object = attrs.field(default=None, kw_only=True)
+    compaction: Compaction | None = attrs.field(default=None, kw_only=True, validator=_is_a(Compaction, None))
     output_spec: OutputSpec | None = attrs.field(init=False)
     digest: str = attrs.field(init=False)
     lineage: str = attrs.field(init=False)

@@ -16,20 +16,27 @@ if TYPE_CHECKING:
     from .agent import Agent
     from .budget import Budget
     from .changes import Operation
+    from .conversation import Window
     from .ids import CallId
     from .ref import AgentRef, Receipt
     from .reports import Report
-    from .transcript import Window
 
 
 # ruff: noqa: D102 - the context's own methods say what each verb of the Protocol does
 
 
-class ToolHost(Protocol):
-    """The supervisor, as a tool's context sees it."""
+class KvHost(Protocol):
+    """Where the values of an agent's stores are read and written."""
 
     @property
     def agent(self) -> AgentId: ...
+    async def read_kv(self, scope: str) -> dict[str, str]: ...
+    async def write_kv(self, operations: tuple[Operation, ...]) -> None: ...
+
+
+class ToolHost(KvHost, Protocol):
+    """The supervisor, as a tool's context sees it."""
+
     @property
     def idempotency_scope(self) -> str: ...
     @property
@@ -52,7 +59,7 @@ class Kv:
         scope: the agent's (kept), the run's (erased when the run settles), the call's (erased with the call).
     """
 
-    def __init__(self, host: ToolHost, scope: str) -> None:
+    def __init__(self, host: KvHost, scope: str) -> None:
         self._host = host
         self._scope = scope
 

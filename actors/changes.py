@@ -55,6 +55,7 @@ class OpenTurn:
         tries: how often recovery found it open.
         consumed: the messages it consumed, for the dead letters and the reply.
         output: name of the type the answer owes.
+        alone: it is open for a compaction only.
     """
 
     number: int
@@ -65,6 +66,7 @@ class OpenTurn:
     tries: int = 0
     consumed: tuple[MessageId, ...] = ()
     output: str | None = None
+    alone: bool = False
 
 
 @attrs.frozen(slots=False)

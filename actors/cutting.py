@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import answers, approving, batch, ending
+from . import answers, approving, batch, compacting, ending
 from .batching import batch_over, settled_tells
 from .changes import CallState
+from .compaction import NO_COMPACTION
 from .errors import Conflict, Fenced
 from .evolve import evolve
 from .happenings import ResponseEnded
@@ -40,9 +41,14 @@ if TYPE_CHECKING:
 def cut(state: TurnState, event: Cut) -> Step:
     """Abort (ABT-1, ABT-3) or an interrupting steer (CON-7): settle everything now, wait for nothing."""
     actions: list[Action] = []
-    if state.ticket is not None and state.phase is not Phase.ASKING:
+    if state.ticket is not None and state.phase not in _OPEN:
         actions.append(Abandon(state.ticket))
-    state = evolve(state, ticket=None, waiting=False, mail=())
+    state = evolve(state, ticket=None, waiting=False, mail=(), choosing=None)
+    if state.compacting is not NO_COMPACTION:
+        state, tells, last = compacting.cut(state, event)
+        actions += tells
+        if last is not None:
+            return Step(last.state, last.commit, (*actions, *last.actions), last.records)
     if state.phase is Phase.ASKING:
         state, tells = _keep_cut(state, event)
         actions += [CutStream(), *tells]
@@ -101,10 +107,12 @@ def commit_failed(state: TurnState, event: CommitFailed) -> Step:
     if isinstance(event.error, Conflict) and claiming and state.conflicts < CONFLICTS_MAX:
         # Someone withdrew a message, or another process took it: choose again from what is there.
         again = evolve(state, mail=(), waiting=False, conflicts=state.conflicts + 1, phase=Phase.LOOKING)
+        if state.ticket is None and state.compacting is not NO_COMPACTION:
+            again = compacting.again(again)
         return Step(again, (), (Look(sends=nothing_owed(again)),))
     running = tuple(call.block.id for call in state.calls if call.state is CallState.STARTED)
-    actions: list[Action] = [CutStream()] if state.phase is Phase.ASKING else []
-    if state.ticket is not None and state.phase is not Phase.ASKING:
+    actions: list[Action] = [CutStream()] if state.phase in _OPEN else []
+    if state.ticket is not None and state.phase not in _OPEN:
         actions.append(Abandon(state.ticket))
     if running:
         actions.append(CancelCalls(running))
@@ -113,6 +121,8 @@ def commit_failed(state: TurnState, event: CommitFailed) -> Step:
     return Step(after, (), (*actions, Over(reason, None, failure_of(event.error))))
 
 
+_OPEN: Final = frozenset({Phase.ASKING, Phase.COMPACTING})
+"""A request is under way, with its ticket."""
 _CLAIMING: Final = frozenset({Phase.HOOK, Phase.LOOKING, Phase.ADMITTING})
 CONFLICTS_MAX: Final = 16
 """Claims in a row that may fail before it is the store that is at fault."""

@@ -12,7 +12,7 @@ from .happenings import NoteWritten, TurnEnded
 from .ids import AgentId, MessageId, TurnId, run_id, turn_id
 from .messages import CallDone, Envelope, Lane, LaneBound, Outcome, Purpose, Status, failure_of
 from .moves import Abandon, Over, Phase, Step, Tell, opened
-from .transcript import MessageRecord, NoteRecord
+from .transcript import MessageRecord, NoteRecord, record_bytes
 from .usage import MICROSECONDS, NOTHING, Amounts
 
 if TYPE_CHECKING:
@@ -64,8 +64,19 @@ def flush(state: TurnState, now: float) -> tuple[TurnState, tuple[Operation, ...
     return after, tuple(made), records
 
 
-def account(state: TurnState, usage: Usage, spent: Amounts, *, cost_known: bool = True) -> TurnState:
-    """What a request cost enters the row that the next commit carries; nothing is held for it any more (REQ-7)."""
+def waiting_bytes(state: TurnState) -> int:
+    """About how much the commit that carries the request will add to the conversation."""
+    mail = sum(queued.envelope.size_bytes for queued in state.mail)
+    return mail + sum(record_bytes(record) for record in state.pending)
+
+
+def account(
+    state: TurnState, usage: Usage, spent: Amounts, *, cost_known: bool = True, context: int | None = None
+) -> TurnState:
+    """What a request cost enters the row that the next commit carries; nothing is held for it any more (REQ-7).
+
+    `context`: tokens that the conversation has now, where the request has measured it (SEL-3).
+    """
     row = state.row
     row = evolve(
         row,
@@ -74,6 +85,7 @@ def account(state: TurnState, usage: Usage, spent: Amounts, *, cost_known: bool 
         run_usage=row.run_usage + usage,
         run_spent=row.run_spent + spent,
         cost_known=row.cost_known and cost_known,
+        context=row.context if context is None else context,
         open=evolve(opened(state), asking=False, held=NOTHING),
     )
     return evolve(state, row=row)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
 import attrs
 
 from .calling import Kv, ToolHost
+from .conversation import Window
 from .errors import UsageError
 from .ids import AgentId
-from .moves import Point
-from .transcript import Window
+from .points import Point
 
 if TYPE_CHECKING:
     from .ref import AgentRef
@@ -42,7 +42,12 @@ class Send:
     content: object
 
 
-Answer: TypeAlias = "Steer | Send | Sequence[Steer | Send] | None"
+@attrs.frozen
+class Compact:
+    """A hook's answer: compact this agent's conversation at the next boundary (CMP-6)."""
+
+
+Answer: TypeAlias = "Steer | Send | Compact | Sequence[Steer | Send | Compact] | None"
 Proceed: TypeAlias = Callable[[], Awaitable[object]]
 
 
@@ -98,6 +103,13 @@ class Hooks:
     async def before_turn(self, at: Moment) -> Answer:
         """A turn begins."""
 
+    async def model_changed(self, at: Moment, before: str, after: str) -> str | None:
+        """A message chose a model that cannot go on with the conversation, which is about to be reset (SEL-2).
+
+        What is written to the stores of `at` lands with the change, or not at all (HOK-3). `before`, `after`: ids of
+        the models. Returns a hand-over note for the model that takes over, or None; its failure rejects the change.
+        """
+
     async def before_request(self, at: Moment) -> Answer:
         """A request is about to be admitted."""
 
@@ -134,6 +146,7 @@ METHODS: Final = {
     Point.BEFORE_RUN: ("before_run",),
     Point.BEFORE_TURN: ("before_turn",),
     Point.PREPARE: ("instructions", "tools", "context"),
+    Point.MODEL_CHANGED: ("model_changed",),
     Point.BEFORE_REQUEST: ("before_request",),
     Point.AFTER_RESPONSE: ("after_response",),
     Point.AFTER_TURN: ("after_turn",),
@@ -169,17 +182,17 @@ def points_of(hooks: object) -> frozenset[Point]:
     return frozenset(point for point, names in METHODS.items() if any(method_of(hooks, name) for name in names))
 
 
-def answers(value: object) -> tuple[Steer | Send, ...]:
+def answers(value: object) -> tuple[Steer | Send | Compact, ...]:
     """What a hook returned, as a list.
 
     Raises:
-        UsageError: something else than None, Steer, Send or a list of them.
+        UsageError: something else than None, Steer, Send, Compact or a list of them.
     """
     if value is None:
         return ()
     listed = tuple(value) if isinstance(value, list | tuple) else (value,)
     for item in listed:
-        if not isinstance(item, Steer | Send):
-            msg = f"a hook returns None, Steer(...), Send(...) or a list of them; got {item!r}"
+        if not isinstance(item, Steer | Send | Compact):
+            msg = f"a hook returns None, Steer(...), Send(...), Compact() or a list of them; got {item!r}"
             raise UsageError(msg)
     return listed

@@ -8,17 +8,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from .changes import Operation, Values
-    from .errors import CallboardError
+    from .conversation import Window
     from .happenings import Event
     from .ids import AgentId, CallId
-    from .moves import CallOutcome, CallView, Looked, Point
+    from .messages import Selection
+    from .moves import CallOutcome, CallView, HookReturned, Looked
     from .output import OutputSpec
+    from .points import Point
     from .ports import Gate, Model, ModelRequest
-    from .tools import Toolbox
-    from .transcript import Window
 
 DeliverCall: TypeAlias = "Callable[[CallOutcome], None]"
-DeliverHook: TypeAlias = "Callable[[CallboardError | None, Toolbox | None], None]"
+DeliverHook: TypeAlias = "Callable[[HookReturned], None]"
 
 
 class Host(Protocol):
@@ -34,9 +34,8 @@ class Host(Protocol):
         """The one way to a model (REQ-1)."""
         ...
 
-    @property
-    def models(self) -> tuple[Model, ...]:
-        """The chain of models in force."""
+    def chain(self, selection: Selection | None) -> tuple[Model, ...]:
+        """The chain of models that a selection asks; None: the agent's own. Raises `UsageError`: no such model."""
         ...
 
     def now(self) -> float:

@@ -9,13 +9,16 @@ hooks run in the supervisor's tool nursery, so that none of them can hold the tu
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
 import trio
 
 from . import turn
-from .errors import BudgetError, CallboardError, Exhausted, Malformed, ProviderError, UsageError
-from .happenings import AdmissionWaited, AttemptDiscarded, ReasoningDelta, RequestStarted, TextDelta
+from .asking import Collector, admission, answered, summarised
+from .compaction import CompactAsked, CompactionOver, NotSummarised, Summarise
+from .errors import BudgetError, CallboardError, ProviderError, UsageError
+from .happenings import AdmissionWaited
 from .moves import (
     Abandon,
     Admit,
@@ -27,76 +30,30 @@ from .moves import (
     CommitFailed,
     Cut,
     CutStream,
-    Failed,
-    HookReturned,
+    Decided,
     Look,
     MustWait,
     NotAdmitted,
     Over,
     Phase,
-    Responded,
     StartCall,
     SuspendAsked,
     Tell,
 )
-from .ports import BlockDone, ReasoningPiece, TextPiece, WireCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
+    from .conversation import Conversation
     from .hosting import Host
     from .messages import Queued
-    from .moves import Action, Begin, CallOutcome, Input, TurnState
-    from .ports import Piece, Ticket
-    from .transcript import Conversation, ReasoningBlock, TextBlock
+    from .moves import Action, Begin, CallOutcome, CallView, Input, TurnState
+    from .ports import Ticket
 
 
+_ASKING: Final = frozenset({Phase.ASKING, Phase.COMPACTING})
 CUT_OFF: Final = "leaving"
 """Why a turn that was cut off is suspended."""
-
-
-@final
-class Collector:
-    """What has come of the response in progress: the gate's watcher, and the source of deltas (TRN-8)."""
-
-    __slots__ = ("_host", "attempts", "blocks", "half", "model", "ticket")
-
-    def __init__(self, host: Host, ticket: Ticket) -> None:
-        self._host = host
-        self.ticket = ticket
-        self.model = ticket.model
-        self.attempts = 0
-        self.blocks: list[ReasoningBlock | TextBlock | WireCall] = []
-        self.half: list[str] = []
-
-    def attempt(self, number: int, model_id: str, estimate: int) -> None:
-        """An attempt begins: it starts clean (REQ-3)."""
-        self.attempts, self.model = number, model_id
-        self.blocks, self.half = [], []
-        self._host.tell(RequestStarted, {"model": model_id, "estimate": estimate, "attempt": number})
-
-    def piece(self, piece: Piece) -> None:
-        """Something came."""
-        match piece:
-            case TextPiece(text=text):
-                self.half.append(text)
-                if self._host.watched():
-                    self._host.tell(TextDelta, {"text": text, "attempt": self.attempts})
-            case ReasoningPiece(text=text):
-                if self._host.watched():
-                    self._host.tell(ReasoningDelta, {"text": text, "attempt": self.attempts})
-            case BlockDone(block=block):
-                self.blocks.append(block)
-                if not isinstance(block, WireCall):
-                    self.half.clear()
-            case _:
-                pass  # a sign of life is the gate's
-
-    def discarded(self, error: ProviderError, retry_in_s: float | None) -> None:
-        """What came of the attempt is void."""
-        self.blocks, self.half = [], []
-        values = {"error": f"{error.kind}: {error}", "retry_in_s": retry_in_s, "attempt": self.attempts}
-        self._host.tell(AttemptDiscarded, values)
 
 
 @final
@@ -109,8 +66,15 @@ class TurnLoop:
         LOOP-3 what the conversation in memory holds has been committed.
     """
 
-    def __init__(self, host: Host, state: TurnState, conversation: Conversation) -> None:
+    def __init__(
+        self,
+        host: Host,
+        state: TurnState,
+        conversation: Conversation,
+        compacted: Callable[[CallboardError | None], None],
+    ) -> None:
         self._host = host
+        self._compacted = compacted
         self.state = state
         self.row = state.row
         self._conversation = conversation
@@ -170,9 +134,22 @@ class TurnLoop:
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
+    def decide(self, decisions: tuple[Queued, ...]) -> None:
+        """Decisions on calls that wait for approval came (TOL-12)."""
+        self._push(Decided(self._host.now(), decisions))
+
+    @property
+    def sleeping(self) -> bool:
+        """Whether it waits for an input, with none at hand."""
+        return self._sleeper is not None
+
     def suspend(self) -> None:
         """Stop at the next commit."""
         self._push(SuspendAsked(self._host.now()))
+
+    def compact(self) -> None:
+        """Compact at the next boundary."""
+        self._push(CompactAsked(self._host.now()))
 
     @property
     def phase(self) -> Phase:
@@ -228,27 +205,18 @@ class TurnLoop:
         self._generation += 1
         outcomes = tuple(o for event in self._inbox if isinstance(event, CallsReturned) for o in event.outcomes)
         suspend = any(isinstance(event, SuspendAsked) for event in self._inbox)
+        compact = any(isinstance(event, CompactAsked) for event in self._inbox)
         self._inbox.clear()
+        if compact and reason is None:
+            self._inbox.append(CompactAsked(self._host.now()))
         if suspend and reason is None:
             self._inbox.append(SuspendAsked(self._host.now()))
         self._waiting.cancel()
         now, claimed = self._host.now(), control()
         collector = self._collector
-        if collector is None or self.state.phase is not Phase.ASKING:
+        if collector is None or self.state.phase not in _ASKING:
             return Cut(now, claimed, reason, outcomes=outcomes)
-        ticket = collector.ticket
-        self._host.gate.cut(ticket)  # accounted now, once; the stream unwinds afterwards (REQ-7)
-        return Cut(
-            now,
-            claimed,
-            reason,
-            tuple(collector.blocks),
-            "".join(collector.half),
-            usage=ticket.usage,
-            spent=ticket.charged,
-            cost_known=ticket.cost_known,
-            model=collector.model,
-        )
+        return collector.cut(now, claimed, reason)
 
     # -- one step --------------------------------------------------------------------------------------------------
 
@@ -264,9 +232,9 @@ class TurnLoop:
                 self.row = made.state.row
                 self._conversation.extend(made.records)
         self.state = made.state
-        ask: Ask | None = None
+        ask: Ask | Summarise | None = None
         for action in made.actions:
-            if type(action) is Ask:
+            if type(action) is Ask or type(action) is Summarise:
                 ask = action
             else:
                 self._perform(action)
@@ -283,16 +251,14 @@ class TurnLoop:
             case Admit():
                 self._admit(action)
             case StartCall(call=call):
-                if self._cut is None:  # an abort that is durable starts nothing more (ABT-2)
-                    generation = self._generation
-                    host.start_call(call, lambda outcome: self._deliver_call(generation, outcome))
+                self._start(call)
             case CancelCalls(calls=calls):
                 host.cancel_calls(calls)
             case CallHook(point=point):
                 generation = self._generation
                 host.start_hook(
                     point,
-                    lambda error, box: self._answer(generation, HookReturned(host.now(), error, box)),
+                    lambda said: self._answer(generation, said),
                     lambda: self._asks(generation),
                 )
             case CutStream():
@@ -302,29 +268,42 @@ class TurnLoop:
             case Over():
                 self._waiting.cancel()
                 self.over = action
-            case Ask():
+            case CompactionOver(error=error):
+                self._compacted(error)
+            case Ask() | Summarise():
                 raise AssertionError("the driver asks by itself")
             case _:
                 assert_never(action)
 
+    def _start(self, call: CallView) -> None:
+        if self._cut is None:  # an abort that is durable starts nothing more (ABT-2)
+            generation = self._generation
+            self._host.start_call(call, lambda outcome: self._deliver_call(generation, outcome))
+
     # -- the gate --------------------------------------------------------------------------------------------------
 
     def _admit(self, action: Admit) -> None:
-        host = self._host
-        size = host.request_bytes(self._conversation.window()) + action.extra_bytes
-        if action.wait:
-            assert self._nursery is not None, "a turn that asks is running"
-            self._waiting = trio.CancelScope()
-            host.tell(AdmissionWaited, {"model": host.models[0].id if host.models else ""})
-            self._nursery.start_soon(self._admit_later, size, action.wrap_up, self._generation)
-            return
-        if host.left_behind():
-            self._inbox.appendleft(MustWait(host.now()))
-            return
+        host, limits = self._host, self.state.spec.limits
         try:
-            ticket = host.gate.admit_nowait(
-                host.agent, host.models, size, wrap_up=action.wrap_up, limits=self.state.spec.limits
-            )
+            wanted = admission(host, self._conversation, self.state, action)
+            if wanted is None:
+                self._inbox.appendleft(NotSummarised(host.now(), None))
+                return
+            models, size, tokens = wanted
+            if action.wait:
+                assert self._nursery is not None, "a turn that asks is running"
+                self._waiting = trio.CancelScope()
+                host.tell(AdmissionWaited, {"model": models[0].id if models else ""})
+                admit = partial(
+                    host.gate.admit, host.agent, models, size, max_output_tokens=tokens, wrap_up=action.wrap_up
+                )
+                self._nursery.start_soon(self._admit_later, admit, self._generation)
+                return
+            ticket = None
+            if not host.left_behind():
+                ticket = host.gate.admit_nowait(
+                    host.agent, models, size, max_output_tokens=tokens, wrap_up=action.wrap_up, limits=limits
+                )
         except (BudgetError, UsageError, ProviderError) as error:
             self._inbox.appendleft(NotAdmitted(host.now(), error))
             return
@@ -333,14 +312,12 @@ class TurnLoop:
         else:
             self._inbox.appendleft(Admitted(host.now(), ticket, ticket.held))
 
-    async def _admit_later(self, size: int, wrap_up: bool, generation: int) -> None:  # noqa: FBT001
+    async def _admit_later(self, admit: Callable[..., Awaitable[Ticket]], generation: int) -> None:
         host = self._host
         with self._waiting:
             await host.settle_left_behind()  # REQ-2
             try:
-                ticket = await host.gate.admit(
-                    host.agent, host.models, size, wrap_up=wrap_up, limits=self.state.spec.limits
-                )
+                ticket = await admit(limits=self.state.spec.limits)
             except (BudgetError, UsageError, ProviderError) as error:
                 self._answer(generation, NotAdmitted(host.now(), error))
                 return
@@ -349,34 +326,19 @@ class TurnLoop:
             else:
                 self._push(Admitted(host.now(), ticket, ticket.held))
 
-    async def _ask(self, action: Ask, generation: int) -> None:
+    async def _ask(self, action: Ask | Summarise, generation: int) -> None:
         """Ask the model; deltas go straight to watchers, the whole answer comes back as an input."""
         host, ticket = self._host, cast("Ticket", action.ticket)
         if self._cut is not None:  # an abort came with the commit: it never reaches the model (ABT-1)
             host.gate.abandon(ticket)
             return
-        self._collector = collector = Collector(host, ticket)
+        self._collector = collector = Collector(host, ticket, quiet=isinstance(action, Summarise))
         self._asking = True
         with trio.CancelScope() as self._stream:
-            answer = await self._answered(action, ticket, collector, generation)
-            self._answer(generation, answer)
+            if isinstance(action, Summarise):
+                self._answer(generation, await summarised(host, self._conversation, self.state, collector))
+            else:
+                wanted = partial(self._asks, generation)
+                self._answer(generation, await answered(host, self._conversation, action, collector, wanted))
         if generation == self._generation:
             self._asking, self._collector = False, None
-
-    async def _answered(self, action: Ask, ticket: Ticket, collector: Collector, generation: int) -> Responded | Failed:
-        host = self._host
-        try:
-            window = self._conversation.window()
-            request = host.request(window, action.step, action.output, toolless=action.toolless)
-            served = await host.gate.call(ticket, request, collector)
-        except (ProviderError, Exhausted) as error:
-            return Failed(host.now(), error, ticket.usage, ticket.charged)
-        except Exception as bug:  # noqa: BLE001 - a model is foreign code: its bug fails the turn, not the tree
-            raised = Malformed(f"the model raised {type(bug).__name__}: {bug}", reason="server")
-            raised.__cause__ = bug
-            return Failed(host.now(), raised, ticket.usage, ticket.charged)
-        finally:
-            host.gate.abandon(ticket)
-        calls = sum(isinstance(block, WireCall) for block in served.response.blocks)
-        granted = host.grant_calls(calls) if calls and generation == self._generation else None
-        return Responded(host.now(), served, ticket.charged, granted)

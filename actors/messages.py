@@ -115,9 +115,9 @@ class Selection:
         if later is None:
             return self
         return Selection(
-            self.model if later.model is None else later.model,
-            self.effort if later.effort is None else later.effort,
-            self.tier if later.tier is None else later.tier,
+            self.model if later.model is None else later.model or None,
+            self.effort if later.effort is None else later.effort or None,
+            self.tier if later.tier is None else later.tier or None,
         )
 
 

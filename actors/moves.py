@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
-from .agent import Drain
-from .budget import Limits
 from .changes import AgentRow, Asking, CallState, Operation
+from .compaction import NO_COMPACTION, CompactAsked, Compacting, CompactionOver, NotSummarised, Summarise, Summarised
 from .content import Content, Trust
 from .errors import CallboardError, Exhausted, ProviderError
 from .happenings import Event
 from .ids import CallId
-from .messages import Failure, Outcome, Queued
+from .messages import Failure, Outcome, Queued, Selection
 from .output import OutputSpec
+from .points import Point, TurnSpec
 from .ports import Served, WireCall
+from .selection import Choice, Choosing
 from .tools import Toolbox
 from .transcript import (
     CallBlock,
@@ -45,20 +46,6 @@ if TYPE_CHECKING:
     AnyTool: TypeAlias = Tool[..., object]
 
 
-class Point(enum.StrEnum):
-    """Where hooks are called."""
-
-    BEFORE_RUN = "before_run"
-    BEFORE_TURN = "before_turn"
-    PREPARE = "prepare"
-    """`instructions`, `tools` and `context`, which decide what is sent."""
-    BEFORE_REQUEST = "before_request"
-    AFTER_RESPONSE = "after_response"
-    AFTER_TURN = "after_turn"
-    AFTER_RUN = "after_run"
-    SETTLED = "settled"
-
-
 class Phase(enum.StrEnum):
     """What a turn is waiting for."""
 
@@ -70,25 +57,11 @@ class Phase(enum.StrEnum):
     """for the gate"""
     ASKING = "asking"
     """for the model"""
+    COMPACTING = "compacting"
+    """for a summary"""
     RUNNING = "running"
     """for tool calls"""
     OVER = "over"
-
-
-class TurnSpec(Struct, frozen=True):
-    """What holds for the whole turn.
-
-    Attributes:
-        hooks: the points at which the agent has hooks. on_exhausted: `wrap_up`, `park`, `fail`.
-        reports_to: the parent that gets a background child's report as a message, or None.
-    """
-
-    limits: Limits
-    drain: Drain
-    hooks: frozenset[Point] = frozenset()
-    on_exhausted: str = "wrap_up"
-    output: OutputSpec | None = None
-    reports_to: str | None = None
 
 
 class CallView(Struct, frozen=True):
@@ -139,6 +112,7 @@ class TurnState(Struct, frozen=True):
         day_s: what makes the time of day of `now`.
         after_batch: a note that goes behind the results. note_last: the last of `pending` is a failure note, which
             goes behind the mail. then: where a hook's answer leads.
+        compacting: compactions that are due, under way, or useless. choosing: what the mail chooses.
     """
 
     spec: TurnSpec
@@ -172,6 +146,8 @@ class TurnState(Struct, frozen=True):
     note_last: bool = False
     then: Point | None = None
     response: Responded | None = None
+    compacting: Compacting = NO_COMPACTION
+    choosing: Choosing | None = None
     unknown: tuple[tuple[str, CallId], ...] = ()
     day_s: float = 0.0
 
@@ -185,7 +161,7 @@ class Begin(Struct, frozen=True):
     Attributes:
         open_calls: those that the store still had open, in call order. owed: the last record owes an answer.
         last: the last record, where it is a response; a turn found open may have its answer in it.
-        more: a decision or a cut follows at once, so that it does not park.
+        more: a decision or a cut follows at once, so that it does not park. compact: it is for a compaction only.
     """
 
     now: float
@@ -193,6 +169,7 @@ class Begin(Struct, frozen=True):
     owed: bool = False
     last: ResponseRecord | None = None
     more: bool = False
+    compact: bool = False
 
 
 class HookReturned(Struct, frozen=True):
@@ -201,17 +178,21 @@ class HookReturned(Struct, frozen=True):
     Attributes:
         error: why the turn must fail, or None: an observer's failure is an event of the shell.
         toolbox: chosen for the next request, or None.
+        note, staged: of a hook that hands the conversation over: its text, and what it writes beside the change.
     """
 
     now: float
     error: CallboardError | None = None
     toolbox: Toolbox | None = None
+    note: str = ""
+    staged: tuple[Operation, ...] = ()
 
 
 class Looked(Struct, frozen=True):
     """The answer to `Look`: messages chosen by the drain modes, and what is in force for the next request.
 
-    `day_s`: seconds that make the time of day of `now`.
+    `day_s`: seconds that make the time of day of `now`. `choice`: what the mail chooses that does not hold yet.
+    `context_window`: tokens that the model may be sent, or None.
     """
 
     now: float
@@ -219,6 +200,8 @@ class Looked(Struct, frozen=True):
     toolbox: Toolbox
     output: OutputSpec | None = None
     day_s: float = 0.0
+    choice: Choice | None = None
+    context_window: int | None = None
 
 
 class Admitted(Struct, frozen=True):
@@ -332,6 +315,9 @@ Input: TypeAlias = (
     | Cut
     | SuspendAsked
     | CommitFailed
+    | CompactAsked
+    | Summarised
+    | NotSummarised
 )
 
 # -- what is asked of the shell ----------------------------------------------------------------------------------
@@ -350,11 +336,16 @@ class Look(Struct, frozen=True):
 
 
 class Admit(Struct, frozen=True):
-    """Ask the gate; answer Admitted, MustWait or NotAdmitted. `wait`: wait for a place instead of MustWait."""
+    """Ask the gate; answer Admitted, MustWait or NotAdmitted. `wait`: wait for a place instead of MustWait.
+
+    `helper`: for a summary, where there is something to replace; else answer NotSummarised.
+    """
 
     extra_bytes: int
     wait: bool = False
     wrap_up: bool = False
+    selection: Selection | None = None
+    helper: bool = False
 
 
 class Abandon(Struct, frozen=True):
@@ -409,7 +400,20 @@ class Over(Struct, frozen=True):
     failure: Failure | None = None
 
 
-Action: TypeAlias = CallHook | Look | Admit | Abandon | Ask | StartCall | CancelCalls | CutStream | Tell | Over
+Action: TypeAlias = (
+    CallHook
+    | Look
+    | Admit
+    | Abandon
+    | Ask
+    | StartCall
+    | CancelCalls
+    | CutStream
+    | Tell
+    | Over
+    | Summarise
+    | CompactionOver
+)
 
 
 class Step(Struct, frozen=True):

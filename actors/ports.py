@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import attrs
 
 from .budget import DEFAULT_LIMITS, Limits
+from .conversation import Window
 from .ids import AgentId, RequestId
-from .transcript import Block, ReasoningBlock, Stop, TextBlock, Window
+from .transcript import Block, ReasoningBlock, Stop, TextBlock
 from .usage import Amounts, Usage
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class ModelRequest:
         notes: lines of the runtime for this request only, behind the window.
         max_output_tokens: a bound on the answer, or None.
         effort, tier: as selected, or None.
+        purpose: `turn`, or `compaction` of a helper request that writes a summary.
     """
 
     id: RequestId
@@ -64,6 +66,7 @@ class ModelRequest:
     max_output_tokens: int | None = None
     effort: str | None = None
     tier: str | None = None
+    purpose: str = "turn"
 
 
 @attrs.frozen
@@ -176,6 +179,19 @@ class Model(Protocol):
         If cancelled: the connection is closed before the cancellation goes on.
         """
         ...
+
+
+def goes_along(before: Model, after: Model) -> bool:
+    """Whether a conversation held by one model can be gone on with by another (SEL-2).
+
+    Records are neutral, and opaque state stays with the model that made it (REQ-8), so any model can, unless one of the
+    two says otherwise: by a method `compatible_with(other: Model) -> bool`.
+    """
+    for one, other in ((after, before), (before, after)):
+        judge: Callable[[Model], bool] | None = getattr(one, "compatible_with", None)
+        if judge is not None and not judge(other):
+            return False
+    return True
 
 
 @attrs.frozen

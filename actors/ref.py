@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, final
 
 import trio
 
-from .content import as_content
+from .content import Pinned, as_content
 from .errors import UsageError
 from .messages import Lane, ReceiptState
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .content import Content
     from .ids import AgentId, CallId, MessageId
     from .mailbox import MailboxStatistics
-    from .messages import Outcome
+    from .messages import Outcome, Selection
     from .reports import Report
     from .transcript import Record
     from .usage import Amounts, Usage
@@ -34,12 +34,21 @@ if TYPE_CHECKING:
 class Letter:
     """What is to be sent, before it has an id."""
 
-    __slots__ = ("content", "interrupt", "key", "lane", "output")
+    __slots__ = ("content", "interrupt", "key", "lane", "output", "pinned", "select")
 
     def __init__(
-        self, content: object, lane: Lane, *, key: str | None = None, output: object = None, interrupt: bool = False
+        self,
+        content: object,
+        lane: Lane,
+        *,
+        key: str | None = None,
+        output: object = None,
+        interrupt: bool = False,
+        select: Selection | None = None,
     ) -> None:
         self.content: Content = as_content(content)
+        self.pinned = isinstance(content, Pinned)
+        self.select = select
         self.lane = lane
         self.key = key
         self.output = output
@@ -122,11 +131,14 @@ class Desk(Protocol):
     async def wait_closed(self, path: AgentId) -> None: ...
     async def kill(self, path: AgentId, reason: str) -> None: ...
     async def wake(self, path: AgentId) -> None: ...
+    async def pause(self, path: AgentId) -> None: ...
     def cancel_call(self, path: AgentId, call: CallId, reason: str) -> None: ...
     def events(self, path: AgentId, *, follow: bool) -> AbstractAsyncContextManager[Subscription]: ...
     def view(self, path: AgentId) -> AgentView: ...
     def report(self, outcome: Outcome) -> Report: ...
-    async def transcript(self, path: AgentId) -> tuple[Record, ...]: ...
+    async def compact(self, path: AgentId) -> None: ...
+    async def wait_compacted(self, path: AgentId) -> None: ...
+    async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]: ...
 
 
 class AgentView(Protocol):
@@ -161,13 +173,16 @@ class AgentRef:
 
     # -- messages --------------------------------------------------------------------------------------------------
 
-    async def send(self, content: object, *, key: str | None = None, output: object = None) -> Receipt:
+    async def send(
+        self, content: object, *, key: str | None = None, output: object = None, select: Selection | None = None
+    ) -> Receipt:
         """Send a message that waits until the agent would otherwise stop.
 
         Args:
-            content: text, or Text, Image, File, or a list of these.
+            content: text, or Text, Image, File, or a list of these; `Pinned(...)` of it stays through compactions.
             key: an idempotency key of yours: a second acceptance under it returns the first one's receipt.
             output: a type that the answer owes; such a message opens a turn of its own.
+            select: model, effort and tier from this message on (SEL-1).
 
         Raises:
             MailboxError: it is not accepted, and stands nowhere. StoreError: likewise.
@@ -176,20 +191,26 @@ class AgentRef:
 
         Durable: the message, and that the agent owes work.
         """
-        (receipt,) = await self._desk.send(self._path, (Letter(content, Lane.SEND, key=key, output=output),))
+        letter = Letter(content, Lane.SEND, key=key, output=output, select=select)
+        (receipt,) = await self._desk.send(self._path, (letter,))
         return receipt
 
-    async def steer(self, content: object, *, key: str | None = None, interrupt: bool = False) -> Receipt:
+    async def steer(
+        self, content: object, *, key: str | None = None, interrupt: bool = False, select: Selection | None = None
+    ) -> Receipt:
         """Send a message that joins at the next boundary: after the response in progress and its tool calls.
 
         Args:
             content: as for `send`.
             key: as for `send`.
-            interrupt: cut the response and cancel running calls; what had not started is settled as skipped.
+            interrupt: cut the response and cancel running calls; what had not started is settled as skipped, and what
+                waits for approval is denied. Without it a steer waits behind an open approval.
+            select: as for `send`.
 
         Raises, cancelled, durable: as for `send`.
         """
-        (receipt,) = await self._desk.send(self._path, (Letter(content, Lane.STEER, key=key, interrupt=interrupt),))
+        letter = Letter(content, Lane.STEER, key=key, interrupt=interrupt, select=select)
+        (receipt,) = await self._desk.send(self._path, (letter,))
         return receipt
 
     async def send_many(self, contents: Sequence[object]) -> tuple[Receipt, ...]:
@@ -210,18 +231,26 @@ class AgentRef:
         """
         return self._desk.post(self._path, Letter(content, Lane.STEER if steer else Lane.SEND, key=key))
 
-    async def ask(self, content: object, *, output: object = None, timeout: float | None = None) -> Report:
+    async def ask(
+        self,
+        content: object,
+        *,
+        output: object = None,
+        timeout: float | None = None,
+        select: Selection | None = None,
+    ) -> Report:
         """Send a message and wait for its report.
 
         Args:
             content: as for `send`.
             output: a type that the answer owes.
             timeout: seconds to wait; then `trio.TooSlowError`, and the message stays where it is.
+            select: as for `send`.
 
         Raises:
             WaitCycle: waiting would never end; nothing was sent. MailboxError, StoreError: as for `send`.
         """
-        return await self._desk.ask(self._path, Letter(content, Lane.SEND, output=output), timeout)
+        return await self._desk.ask(self._path, Letter(content, Lane.SEND, output=output, select=select), timeout)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -251,6 +280,25 @@ class AgentRef:
         """Wait until the aborted turn has unwound. Raises `WaitCycle` where that would never be."""
         await self._desk.wait_aborted(self._path)
 
+    async def compact(self) -> None:
+        """Have the conversation compacted at the next boundary; asked for again before, it is the same one (CMP-3).
+
+        The request lives in memory: what nobody carries out is rejected, and nothing is owed after a restart.
+
+        Raises:
+            NotCompacted: the agent is closing, suspended or being stopped: nobody would carry it out.
+        """
+        await self._desk.compact(self._path)
+
+    async def wait_compacted(self) -> None:
+        """Wait for the compaction that was asked for last; at once where that is over, or none ever was.
+
+        Raises:
+            NotCompacted: it came to nothing; the conversation is as it was. WaitCycle: it would never be: from inside
+                the agent's own turn, `compact()` is carried out at the next boundary.
+        """
+        await self._desk.wait_compacted(self._path)
+
     async def close(self, *, grace: float | None = None) -> None:
         """Accept nothing more, answer what was accepted, then stop. Returns when the barrier is durable (CLS-1).
 
@@ -267,8 +315,25 @@ class AgentRef:
         """End it at once; what waits goes to the dead letters."""
         await self._desk.kill(self._path, reason)
 
+    async def pause(self) -> None:
+        """Stop at the next step boundary, until `wake()`, also after a restart; calls that run are finished first.
+
+        Messages are accepted and wait, decisions on approvals too; the budget's clock stands (BUD-6). Code outside of
+        agents that waits for a report is told `parked`; a parent's wait goes on. An abort of the open turn ends the
+        pause. An agent that does nothing is paused as well: it begins no turn.
+
+        Raises:
+            StoreError: it is not paused.
+
+        Durable: that it is to pause, on return.
+        """
+        await self._desk.pause(self._path)
+
     async def wake(self) -> None:
-        """Ask for a turn: messages held by an abort are queued again (ABT-4)."""
+        """Ask for a turn: a pause ends, and messages held by an abort are queued again (ABT-4).
+
+        Durable: on return.
+        """
         await self._desk.wake(self._path)
 
     def cancel_call(self, call: CallId, reason: str = "cancelled") -> None:
@@ -293,7 +358,7 @@ class AgentRef:
 
     @property
     def state(self) -> str:
-        """As last known here: `idle`, `running`, `held`, `suspended`, `closing` or `closed`."""
+        """As last known here: `idle`, `running`, `held`, `approval`, `paused`, `suspended`, `closing` or `closed`."""
         return self._desk.view(self._path).state
 
     @property
@@ -305,9 +370,13 @@ class AgentRef:
         """All of the above with `as_of`, seconds on the supervisor's clock."""
         return self._desk.view(self._path)
 
-    async def transcript(self) -> tuple[Record, ...]:
-        """Read the conversation from the store, never from the loop."""
-        return await self._desk.transcript(self._path)
+    async def transcript(self, *, archived: bool = False) -> tuple[Record, ...]:
+        """Read the conversation from the store, never from the loop.
+
+        Args:
+            archived: every record ever, what compactions replaced included, in order (CMP-4); else those in force.
+        """
+        return await self._desk.transcript(self._path, archived=archived)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AgentRef) and other._path == self._path and other._desk is self._desk

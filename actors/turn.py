@@ -13,15 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-from . import answers, approving, batch, ending, parking
+from . import answering, answers, approving, batch, compacting, ending, parking, selecting
 from .batching import batch_over, bounded, count_failures, rows_of, settled_tells, starting
 from .budget import Dimension
 from .changes import CallState, OpenTurn, Put
+from .compaction import NO_COMPACTION, CompactAsked, NotSummarised, Summarised
 from .cutting import commit_failed, cut, keep_unrun
-from .errors import BudgetError, Exhausted, InternalError, LimitReached
+from .errors import BudgetError, ContextOverflow, Exhausted, InternalError, LimitReached
 from .evolve import evolve
-from .fitting import Refusal
-from .happenings import MessageConsumed, RequestFailed, ResponseEnded, TurnStarted
+from .happenings import MessageConsumed, RequestFailed, TurnStarted
 from .ids import turn_id
 from .messages import Status
 from .moves import (
@@ -43,7 +43,6 @@ from .moves import (
     MustWait,
     NotAdmitted,
     Phase,
-    Point,
     Responded,
     Step,
     SuspendAsked,
@@ -52,13 +51,14 @@ from .moves import (
     nothing_owed,
     opened,
 )
-from .transcript import NoteRecord, Stop, record_bytes
+from .points import Point
+from .transcript import NoteRecord, Stop
 from .usage import NO_USAGE, NOTHING, Amounts
 
 if TYPE_CHECKING:
+    from .changes import Operation
     from .errors import CallboardError
     from .moves import Action
-    from .ports import Served
 
 
 def step(state: TurnState, event: Input) -> Step:
@@ -95,6 +95,12 @@ def step(state: TurnState, event: Input) -> Step:
             return _suspend(state, event)
         case CommitFailed():
             return commit_failed(state, event)
+        case CompactAsked():
+            return compacting.asked(state)
+        case Summarised():
+            return compacting.summarised(state, event)
+        case NotSummarised():
+            return compacting.not_summarised(state, event)
         case _:
             assert_never(event)
 
@@ -114,6 +120,9 @@ _PHASES: Final[dict[type, frozenset[Phase]]] = {
     Cut: _ANY,
     SuspendAsked: _ANY,
     CommitFailed: _ANY | {Phase.OPENING},
+    CompactAsked: _ANY,
+    Summarised: frozenset({Phase.COMPACTING}),
+    NotSummarised: frozenset({Phase.ADMITTING, Phase.COMPACTING}),
 }
 
 
@@ -131,6 +140,8 @@ def _begin(state: TurnState, event: Begin) -> Step:
     row = state.row
     if row.open is not None:
         return _recover(evolve(state, since=event.now, new_run=False), row.open, event)
+    if event.compact:
+        return compacting.begin_alone(state, event)
     number = row.turns + 1
     run = row.runs + 1 if state.new_run else max(row.runs, 1)
     fresh = {"run_usage": NO_USAGE, "run_spent": NOTHING} if state.new_run else {}
@@ -151,6 +162,8 @@ def _recover(state: TurnState, turn_open: OpenTurn, event: Begin) -> Step:
         spent=state.row.spent + turn_open.held,  # BUD-7: a lost call is charged what it had reserved
         run_spent=state.row.run_spent + turn_open.held,
     )
+    if turn_open.alone:
+        return compacting.recovered(evolve(state, row=row))
     began = Tell(TurnStarted, {})
     if not calls:
         return _go_on(evolve(state, row=row), event, began)
@@ -171,7 +184,7 @@ def _go_on(state: TurnState, event: Begin, began: Tell) -> Step:
     """No call was open: an answer is owed, or it is there already, or nothing was taken yet (REC-1)."""
     last, put = event.last, Put(state.row)
     if opened(state).step and not event.owed and last is not None and last.stop is not Stop.INTERRUPTED:
-        made = _answered(evolve(state, owed=True, last_text=last.text), last.stop, event.now, began)
+        made = answering.answered(evolve(state, owed=True, last_text=last.text), last.stop, event.now, began)
         return Step(made.state, (put, *made.commit), made.actions, made.records)
     state = evolve(state, owed=event.owed or opened(state).step > 0, phase=Phase.LOOKING)
     return Step(state, (put,), (began, Look(sends=not state.owed)))
@@ -194,6 +207,8 @@ def _at(state: TurnState, point: Point, before: tuple[Action, ...] = ()) -> Step
 def _after_hook(state: TurnState, event: HookReturned) -> Step:
     point = state.then
     assert point is not None, "HOOK always knows where it came from"
+    if point is Point.MODEL_CHANGED:
+        return selecting.noted(state, event)
     if state.response is not None:
         if event.error is None:
             return _take_response(evolve(state, response=None), state.response)
@@ -228,6 +243,8 @@ def _refuse(state: TurnState, error: CallboardError, now: float) -> Step:
 
 def _looked(state: TurnState, event: Looked) -> Step:
     """Steering goes first; a send enters only when nothing is owed an answer (CON-1)."""
+    if state.ticket is not None and state.compacting.under_way is not None:
+        return compacting.ask(state, event.now)
     # With a ticket the request is made up already: the tools that a hook chose for it stand.
     toolbox = event.toolbox if state.ticket is None else state.toolbox
     state = evolve(state, mail=event.mail, toolbox=toolbox, day_s=event.day_s)
@@ -250,6 +267,12 @@ def _looked(state: TurnState, event: Looked) -> Step:
             " raise Limits(model_calls_per_turn=...) or give a smaller task"
         )
         return ending.fail(state, error, event.now)
+    chosen = selecting.settle(state, event)
+    if isinstance(chosen, Step):
+        return chosen
+    state = chosen
+    if state.ticket is None and (doing := compacting.due(state, event)) is not None:
+        return compacting.begin(state, doing)
     if made == limit - 1 and limit > 1 and state.last_chance is None:
         state = _last_chance(state, f"This is the last of {limit} model calls of this turn: answer now, without tools.")
     if state.ticket is not None:
@@ -264,14 +287,8 @@ def _last_chance(state: TurnState, text: str) -> TurnState:
 
 
 def _admit(state: TurnState, before: tuple[Action, ...] = ()) -> Step:
-    admit = Admit(_waiting_bytes(state), wait=False, wrap_up=state.exhausted is not None)
+    admit = Admit(ending.waiting_bytes(state), wrap_up=state.exhausted is not None, selection=selecting.in_force(state))
     return Step(evolve(state, phase=Phase.ADMITTING), (), (*before, admit))
-
-
-def _waiting_bytes(state: TurnState) -> int:
-    """About how much the commit that carries the request will add to the conversation."""
-    mail = sum(queued.envelope.size_bytes for queued in state.mail)
-    return mail + sum(record_bytes(record) for record in state.pending)
 
 
 def _must_wait(state: TurnState, event: MustWait) -> Step:
@@ -280,7 +297,13 @@ def _must_wait(state: TurnState, event: MustWait) -> Step:
         return ending.suspend(state, event.now, "leaving")
     state, mail = evolve(state, waiting=True, mail=()), state.mail
     flushed, commit, records = ending.flush(state, event.now)
-    admit = Admit(_waiting_bytes(evolve(flushed, mail=mail)), wait=True, wrap_up=state.exhausted is not None)
+    admit = Admit(
+        ending.waiting_bytes(evolve(flushed, mail=mail)),
+        wait=True,
+        wrap_up=state.exhausted is not None,
+        selection=selecting.in_force(state),
+        helper=state.compacting.under_way is not None,
+    )
     return Step(flushed, commit if records else (), (admit,), records)
 
 
@@ -293,6 +316,8 @@ def _admitted(state: TurnState, event: Admitted) -> Step:
 def _not_admitted(state: TurnState, event: NotAdmitted) -> Step:
     """The budget refused: one last response without tools, park, or fail (BUD-4)."""
     error = event.error
+    if state.compacting.under_way is not None:
+        return compacting.not_admitted(state, event)
     if not isinstance(error, Exhausted) or state.exhausted is not None:
         return _refuse(state, state.exhausted or error, event.now)
     if state.spec.on_exhausted == "park":
@@ -306,6 +331,10 @@ def _not_admitted(state: TurnState, event: NotAdmitted) -> Step:
 
 def _claim(state: TurnState, ticket: object, now: float) -> Step:
     """Leaving the mailbox, entering the conversation, and the request that is now owed: one commit (CON-4)."""
+    staged: tuple[Operation, ...] = ()
+    followed: tuple[Action, ...] = ()
+    if state.choosing is not None:
+        state, staged, followed = selecting.follow(state)
     turn_open = opened(state)
     mail = state.mail
     output = state.output.name if state.output else None
@@ -316,7 +345,8 @@ def _claim(state: TurnState, ticket: object, now: float) -> Step:
         Tell(MessageConsumed, {"message": queued.envelope.id, "lane": queued.envelope.lane.value}) for queued in mail
     )
     ask = Ask(ticket, asking.step, state.output, toolless=state.last_chance is not None)
-    return Step(evolve(state, phase=Phase.ASKING, owed=True, answer=None), commit, (*tells, ask), records)
+    after = evolve(state, phase=Phase.ASKING, owed=True, answer=None)
+    return Step(after, (*staged, *commit), (*tells, *followed, ask), records)
 
 
 # -- the response ------------------------------------------------------------------------------------------------
@@ -327,7 +357,10 @@ def _responded(state: TurnState, event: Responded) -> Step:
     served = event.served
     state = evolve(state, ticket=None)
     spent = event.spent + Amounts(tool_calls=event.granted) if event.granted else event.spent
-    state = ending.account(state, served.usage, spent, cost_known=served.cost is not None)
+    context = served.usage.input_tokens + served.usage.output_tokens
+    state = ending.account(state, served.usage, spent, cost_known=served.cost is not None, context=context)
+    if state.compacting is not NO_COMPACTION:
+        state = compacting.measured(state)
     if Point.AFTER_RESPONSE in state.spec.hooks:
         waiting = evolve(state, phase=Phase.HOOK, then=Point.AFTER_RESPONSE, response=event)
         return Step(waiting, (), (CallHook(Point.AFTER_RESPONSE),))
@@ -346,69 +379,12 @@ def _take_response(state: TurnState, event: Responded) -> Step:
     state = evolve(state, last_text=reading.record.text or state.last_text)
     if reading.record.blocks:
         state = evolve(state, pending=(*state.pending, reading.record))
-    tell = _ended(served, reading.record.text)
+    tell = answering.ended(served, reading.record.text)
     if reading.calls:
         assert state.toolbox is not None, "a request was made with it"
         calls = tuple(batch.view(turn, block, state.toolbox) for block in reading.calls)
         return _batch(state, calls, event, tell, reading.twice)
-    return _answered(state, response.stop, event.now, tell)
-
-
-def _ended(served: Served, text: str) -> Tell:
-    return Tell(
-        ResponseEnded,
-        {
-            "stop": served.response.stop,
-            "text": text,
-            "usage": served.usage,
-            "cost": served.cost,
-            "model": served.model,
-            "attempt": served.attempts,
-        },
-    )
-
-
-_STOPPED_SHORT: Final = {
-    Stop.MAX_TOKENS: "the answer was cut at the model's output limit; it is not whole",
-    Stop.REFUSAL: "the model refused to answer",
-    Stop.CONTENT_FILTER: "the answer was stopped by a content filter",
-    Stop.ERROR: "the model ended the answer with an error",
-}
-
-
-def _answered(state: TurnState, stop: Stop, now: float, tell: Tell) -> Step:
-    text = state.last_text
-    if stop is Stop.PAUSE_TURN:
-        return Step(evolve(state, phase=Phase.LOOKING), (), (tell, Look(sends=False)))
-    if state.exhausted is not None:
-        return ending.fail(state, state.exhausted, now, tell)
-    if stop in _STOPPED_SHORT:
-        return ending.fail(state, LimitReached(f"{state.row.agent}: {_STOPPED_SHORT[stop]}"), now, tell)
-    if state.output is not None:
-        read = state.output.read(text)
-        if isinstance(read, Refusal):
-            return _repair(state, read.text, now, tell)
-        text = read.json
-    state = evolve(state, answer=text, owed=False, phase=Phase.LOOKING)
-    return Step(state, (), (tell, Look(sends=False)))  # steering that came meanwhile is answered first
-
-
-def _repair(state: TurnState, problem: str, now: float, tell: Tell) -> Step:
-    """A structured answer that does not fit is asked for again, a bounded number of times."""
-    bound = state.spec.limits.output_repairs
-    assert state.output is not None, "only a typed answer is repaired"
-    if state.repairs >= bound or state.last_chance is not None:
-        error = LimitReached(
-            f"{state.row.agent}: no answer fits {state.output.name} after {state.repairs + 1} attempts: {problem}"
-        )
-        return ending.fail(state, error, now, tell)
-    note = NoteRecord(
-        turn_id(state.row.agent, opened(state).number),
-        "repair",
-        f"The answer does not fit {state.output.name}: {problem}\nAnswer again with JSON that fits, and nothing else.",
-    )
-    state = evolve(state, repairs=state.repairs + 1, pending=(*state.pending, note), phase=Phase.LOOKING)
-    return Step(state, (), (tell, Look(sends=False)))
+    return answering.answered(state, response.stop, event.now, tell)
 
 
 # -- the batch ---------------------------------------------------------------------------------------------------
@@ -486,6 +462,8 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
 
 def _failed(state: TurnState, event: Failed) -> Step:
     """A request that came to nothing ends the turn with one note that the next request shows (TRN-2)."""
+    if isinstance(event.error, ContextOverflow) and state.compacting.overflow is None:
+        return compacting.overflowed(state, event, event.error)
     state = ending.account(evolve(state, ticket=None), event.usage, event.spent)
     tell = Tell(RequestFailed, {"error": f"{event.error.kind}: {event.error}"})
     return ending.fail(state, event.error, event.now, tell)

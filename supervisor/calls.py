@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 
 from actors.calling import Context
+from actors.conversation import Conversation
 from actors.errors import UsageError
 from actors.happenings import ToolLate, ToolProgress, ToolStuck
 from actors.ids import tree_of
 from actors.ref import AgentRef
 from actors.running import Running, beginning
-from actors.transcript import Conversation
 
 from .starting import Start
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from actors.agent import Agent
     from actors.budget import Budget
     from actors.changes import Operation
+    from actors.conversation import Window
     from actors.happenings import Event
     from actors.hosting import DeliverCall
     from actors.ids import AgentId, CallId
     from actors.moves import CallOutcome, CallView
     from actors.running import Around
-    from actors.transcript import Window
     from actors.waiting import Frame
 
     from .parts import Parts
@@ -62,6 +62,7 @@ class Calls:
         def delivered(outcome: CallOutcome) -> None:
             self.running.pop(call.block.id, None)
             deliver(outcome)
+            self._moves()
 
         def late(outcome: CallOutcome) -> None:
             values = {"call": outcome.call, "name": call.block.name, "text": beginning(outcome, EVENT_CHARS)}
@@ -72,6 +73,7 @@ class Calls:
             around = _behind(left, around)
         context = Context(self, call.block.id, call.block.name)
         self._parts.runner.start(running, context, self._limit_chars, deliver=delivered, late=late, around=around)
+        self._moves()
 
     def leave_behind(self, calls: tuple[CallId, ...]) -> None:
         """Cancel running calls; their results are late, and the next request waits for them a while (REQ-2)."""
@@ -80,6 +82,13 @@ class Calls:
             if running is not None:
                 running.left_behind = True
                 running.scope.cancel()
+        self._moves()
+
+    def _moves(self) -> None:
+        """Something runs, or has ended: the agent may stand still no more."""
+        standing = self._parts.standing
+        if standing.any:
+            standing.look(self.agent)
 
     def cancel(self, call: CallId, reason: str) -> None:
         """Cancel one call; its result says so.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 
 from actors.changes import AgentRow, Enqueue, Put
+from actors.content import Pinned
 from actors.errors import Aborted, CallboardError, Unfinished, UsageError
 from actors.happenings import AgentStarted
 from actors.ids import AgentId, MessageId, child_path, name_of, run_id, tree_of, turn_id
@@ -145,7 +146,8 @@ class Children:
         if content is not None:
             message = kernel.new_message_id()
             sender = AgentId(start.parent) if start.parent else None
-            envelope = Envelope(message, path, Lane.SEND, content, sender)
+            pinned = isinstance(start.task, Pinned)
+            envelope = Envelope(message, path, Lane.SEND, content, sender, pinned=pinned)
             operations = (*operations, Enqueue(envelope, start.agent.limits.send))
         models = self._parts.models_of(start.agent)
         told = {"name": start.agent.name, "model": models[0].id if models else "", "key": start.key or ""}

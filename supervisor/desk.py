@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import trio
 
-from actors.changes import Intake, Move
+from actors.changes import Enqueue, Intake, Move
 from actors.content import text_of
-from actors.errors import AgentClosed, UnknownPath, UsageError
+from actors.errors import AgentClosed, NotCompacted, UnknownPath, UsageError
 from actors.ids import MessageId, tree_of, turn_id
 from actors.mailbox import Mailbox, MailboxStatistics
-from actors.messages import ReceiptState
+from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
+from actors.parking import APPROVAL, PAUSED
 from actors.reports import Report, report_of
 from actors.usage import NO_USAGE, NOTHING, Amounts, Usage
 from actors.waiting import Need
 from actors.watching import Subscription
+
+from .life import read_conversation
+from .standing import PERSON
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from actors.actor import Actor
+    from actors.changes import Operation
     from actors.ids import AgentId, CallId
     from actors.messages import Outcome
     from actors.ref import Letter, Receipt
@@ -32,10 +37,16 @@ if TYPE_CHECKING:
 
     from .parts import Parts
 
+_STAY: Final = frozenset({"crashed", APPROVAL, PAUSED})
+"""Reasons to be suspended that `wake` does not end by itself."""
+
 
 @attrs.frozen
 class View:
-    """An agent as last known here. `state`: `idle`, `running`, `held`, `suspended`, `closing`, `closed`, `unloaded`."""
+    """An agent as last known here.
+
+    `state`: `idle`, `running`, `held`, `approval`, `paused`, `suspended`, `closing`, `closed`, `unloaded`.
+    """
 
     state: str
     usage: Usage
@@ -101,7 +112,7 @@ class SupervisorDesk:
         """The reply where its turn has ended already; read from the store, so that it outlives everything (ACC-9)."""
         actor = self._parts.kernel.actors.get(receipt.path)
         if actor is not None and actor.mailbox.has(receipt.id):
-            return None
+            return self._parts.standing.outcome(receipt.path)
         store = self._parts.kernel.store
         view = await store.message_state(receipt.id)
         if view is not None and view.state is ReceiptState.DEAD:
@@ -109,7 +120,7 @@ class SupervisorDesk:
         if view is None or view.turn is None:
             return None
         row = await store.outcome(view.turn)
-        return None if row is None else row.outcome
+        return self._parts.standing.outcome(receipt.path) if row is None else row.outcome
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -118,7 +129,11 @@ class SupervisorDesk:
         parts = self._parts
         actor = await parts.kernel.resident(path)
         if actor.owes or actor.active:
-            return self.report(await parts.replies.wait_run(path))
+            told = parts.standing.outcome(path)
+            if told is None:
+                return self.report(await parts.replies.wait_run(path))
+            await trio.lowlevel.checkpoint()
+            return self.report(told)
         if actor.last is not None:
             await trio.lowlevel.checkpoint()
             return self.report(actor.last)
@@ -132,7 +147,7 @@ class SupervisorDesk:
         """No turn runs and none is requested."""
         actor = await self._parts.kernel.resident(path)
         if actor.active or actor.owes:
-            await self._parts.replies.wait_condition(path, Need.STEP)
+            await self._parts.replies.wait_condition(path, Need.LOOP)
         else:
             await trio.lowlevel.checkpoint()
 
@@ -159,6 +174,21 @@ class SupervisorDesk:
         """Until it has unwound."""
         await self._parts.stopping.wait_aborted(path)
 
+    async def compact(self, path: AgentId) -> None:
+        """Have it compacted at its next boundary."""
+        actor = await self._parts.kernel.resident(path)
+        actor.compact()
+
+    async def wait_compacted(self, path: AgentId) -> None:
+        """Until that is done, or came to nothing."""
+        actor = await self._parts.kernel.resident(path)
+        if actor.compacting:
+            await self._parts.replies.wait_condition(path, Need.STEP)
+        elif actor.not_compacted is not None:
+            raise NotCompacted(actor.not_compacted)
+        else:
+            await trio.lowlevel.checkpoint()
+
     async def close(self, path: AgentId, grace_s: float | None) -> None:
         """Begin a close."""
         await self._parts.stopping.close(path, grace_s)
@@ -174,11 +204,23 @@ class SupervisorDesk:
     async def wake(self, path: AgentId) -> None:
         """Queue held messages again."""
         actor = await self._parts.kernel.resident(path)
-        if actor.suspended is not None and actor.suspended != "crashed":
+        if actor.suspended is not None and actor.suspended not in _STAY:
             actor.suspended = None
-        held = (ReceiptState.HELD,)
-        await self._parts.kernel.commit(tree_of(path), (Move(path, held, ReceiptState.QUEUED),), fenced=False)
+        operations: tuple[Operation, ...] = (Move(path, (ReceiptState.HELD,), ReceiptState.QUEUED),)
+        if actor.suspended == PAUSED or any(q.envelope.purpose is Purpose.PAUSE for q in actor.mailbox.orders):
+            operations = (*operations, self._order(path, Purpose.WAKE))
+        await self._parts.kernel.commit(tree_of(path), operations, fenced=False)
         actor.wake()
+        self._parts.standing.look(path)
+
+    async def pause(self, path: AgentId) -> None:
+        """Stop it at the next step boundary, until it is woken."""
+        await self._parts.kernel.resident(path)
+        await self._parts.kernel.commit(tree_of(path), (self._order(path, Purpose.PAUSE),), fenced=False)
+
+    def _order(self, path: AgentId, purpose: Purpose) -> Enqueue:
+        message = self._parts.kernel.new_message_id()
+        return Enqueue(Envelope(message, path, Lane.CONTROL, (), purpose=purpose, reserved=True), LaneBound())
 
     def cancel_call(self, path: AgentId, call: CallId, reason: str) -> None:
         """Cancel one running call."""
@@ -215,13 +257,16 @@ class SupervisorDesk:
             return View("unloaded", NO_USAGE, NOTHING, Mailbox().statistics(), now)
         return View(state_of(actor), actor.row.usage, actor.row.spent, actor.mailbox.statistics(), now)
 
-    async def transcript(self, path: AgentId) -> tuple[Record, ...]:
+    async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]:
         """The conversation, from the store."""
         store = self._parts.kernel.store
-        if await store.load_agent(path) is None:
+        stored = await store.load_agent(path)
+        if stored is None:
             msg = f"there is no agent {path!r} in this store"
             raise UnknownPath(msg)
-        return await store.read_records(path)
+        if archived:
+            return await store.read_records(path)
+        return tuple((await read_conversation(store, stored.row)).window())
 
 
 def state_of(actor: Actor) -> str:
@@ -229,7 +274,7 @@ def state_of(actor: Actor) -> str:
     if actor.intake is not Intake.OPEN:
         return actor.intake.value
     if actor.suspended is not None:
-        return "suspended"
+        return actor.suspended if actor.suspended in PERSON else "suspended"
     if actor.active:
         return "running"
     return "held" if actor.mailbox.waiting else "idle"

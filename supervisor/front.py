@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, final
 
 import trio
@@ -12,9 +13,11 @@ from actors.ids import AgentId, name_of, tree_of
 from actors.ref import AgentRef
 
 from .budgets import grant_row
+from .roster import TOP
 from .starting import Start
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
     from actors.agent import Agent
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from actors.reports import Report
     from actors.watching import Subscription
 
+    from .approval import Approval
     from .models import Models
     from .parts import Parts
     from .store.base import Store
@@ -120,12 +124,27 @@ class Supervisor:
         actor = await self._parts.kernel.resident(AgentId(path))
         return self._ref(actor.path)
 
+    @asynccontextmanager
+    async def approvals(self) -> AsyncIterator[AsyncIterator[Approval]]:
+        """Open an inbox of calls that wait for approval, in all trees of the store, from before too (TOL-12).
+
+        `async with sup.approvals() as inbox: async for request in inbox: await request.approve()`. While one is open,
+        `run` and `wait_*` wait for the decisions; while none is, they return reports with the status `parked`.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        with self._parts.approvals.open() as inbox:
+            await self._parts.approvals.find()
+            yield inbox
+
     async def resume(self) -> tuple[AgentRef, ...]:
         """Go on with all that the store owes: cut off, queued, suspended. One indexed read finds it (REC-2).
 
         Returns:
             The handles of the agents that have work; one whose spec is missing stays suspended, and is listed too.
         """
+        await self._parts.approvals.find()  # what expired meanwhile is denied
         found = await self._parts.kernel.store.agents_with_work()
         for path in found:
             await self._wake(path)
@@ -163,26 +182,30 @@ class Supervisor:
         """Raise a budget: what is set in `more` is added to the limits of the node (BUD-5).
 
         Args:
-            ref: whose budget.
+            ref: whose budget; `"/"` is the supervisor's.
             more: what is added.
             by: who grants it, for the record.
 
         Raises:
             UsageError: it names nothing, or a dimension that has no limit there. StoreError.
 
-        Durable: the grant, on return.
+        Durable: the grant, on return; one to the supervisor's budget ends with the supervisor.
         """
         path = ref.path if isinstance(ref, AgentRef) else AgentId(ref)
-        actor = await self._parts.kernel.resident(path)
-        granted = self._parts.ledger.grant(path, more, by=by)
-        row = grant_row(path, granted.number, more, by)
-        await self._parts.kernel.commit(tree_of(path), (Put(row),))
-        for other in self._parts.stopping.below(path):
-            found = self._parts.kernel.actors[other]
+        kernel = self._parts.kernel
+        if path == TOP:  # the supervisor's own, which lives as long as it does
+            self._parts.ledger.grant(path, more, by=by)
+            below = tuple(kernel.actors)
+        else:
+            await kernel.resident(path)
+            granted = self._parts.ledger.grant(path, more, by=by)
+            await kernel.commit(tree_of(path), (Put(grant_row(path, granted.number, more, by)),))
+            below = self._parts.stopping.below(path)
+        for other in below:
+            found = kernel.actors[other]
             if found.suspended == "budget":
                 found.suspended = None
                 found.wake()
-        actor.wake()
 
     async def tree(self) -> tuple[AgentRow, ...]:
         """The rows of every agent of the store, parents first."""

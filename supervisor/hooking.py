@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 import trio
 
 from actors.calling import Kv
+from actors.changes import Erase, KvRow, Put
+from actors.conversation import Conversation, Window
 from actors.errors import CallboardError, UsageError
 from actors.happenings import HookFailed
-from actors.hooks import AROUND, METHODS, AroundCall, Moment, Send, Steer, answers, is_guard, method_of
+from actors.hooks import AROUND, METHODS, AroundCall, Compact, Moment, Send, Steer, answers, is_guard, method_of
 from actors.ids import run_id
 from actors.messages import Lane
-from actors.moves import Point
+from actors.moves import HookReturned
+from actors.points import Point
 from actors.ref import Letter
-from actors.tools import toolbox
-from actors.transcript import Conversation, Window
+from actors.tools import Parsed, toolbox
 from actors.waiting import Frame
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from actors.agent import Agent
-    from actors.changes import AgentRow
+    from actors.changes import AgentRow, Operation
     from actors.happenings import Event
     from actors.hosting import DeliverHook
     from actors.ids import AgentId
@@ -31,6 +33,45 @@ if TYPE_CHECKING:
 
     from .calls import Calls
     from .parts import Parts
+
+
+_DECIDE: Final = frozenset({Point.PREPARE, Point.MODEL_CHANGED})
+
+
+@final
+class Stage:
+    """What a hook writes beside a commit: kept until it lands with it. Over when the hook is (HOK-3)."""
+
+    def __init__(self, host: Calls) -> None:
+        self._host = host
+        self._open = True
+        self._written: list[Operation] = []
+        self.agent: AgentId = host.agent
+
+    async def read_kv(self, scope: str) -> dict[str, str]:
+        """The values of a scope, with what was staged."""
+        values = await self._host.read_kv(scope)
+        for operation in self._written:
+            match operation:
+                case Put(row=KvRow(scope=where, key=key, value=value)) if where == scope:
+                    values[key] = value
+                case Erase(prefix=(_, where, key)) if where == scope:
+                    values.pop(key, None)
+                case _:
+                    pass
+        return values
+
+    async def write_kv(self, operations: tuple[Operation, ...]) -> None:
+        """Stage values."""
+        await trio.lowlevel.checkpoint()
+        if not self._open:
+            raise UsageError("this store was a hook's, whose writes landed with the change of model; the hook is over")
+        self._written += operations
+
+    def end(self) -> tuple[Operation, ...]:
+        """The hook is over. Returns what it staged."""
+        self._open = False
+        return tuple(self._written)
 
 
 def _always() -> bool:
@@ -43,6 +84,7 @@ class Hooking:
 
     Attributes:
         instructions, box, window: what the deciding hooks chose for the next request, or None for the agent's own.
+        change: the models of a change that is about to reset the conversation, before and after.
     """
 
     def __init__(self, parts: Parts, agent: Agent, path: AgentId, calls: Calls) -> None:
@@ -52,7 +94,10 @@ class Hooking:
         self._calls = calls
         self._row: Callable[[], AgentRow]
         self._tell: Callable[[type[Event], Mapping[str, object]], None]
-        self._sent: tuple[Steer | Send, ...] = ()
+        self._sent: tuple[Steer | Send | Compact, ...] = ()
+        self._note = ""
+        self._stage: Stage | None = None
+        self.change = ("", "")
         self.instructions: str | None = None
         self.box: Toolbox | None = None
         self.window: Window | None = None
@@ -70,10 +115,23 @@ class Hooking:
         frame = Frame(self._path, self._row().turns, "hook", point.value)
 
         async def body() -> None:
+            if point is Point.MODEL_CHANGED:
+                deliver(await self._hand_over(wanted))
+                return
             error = await self._guarded(point, wanted=wanted)
-            deliver(error, self.box if point is Point.PREPARE else None)
+            deliver(HookReturned(self._parts.kernel.now(), error, self.box if point is Point.PREPARE else None))
 
         self._parts.runner.start_hook(frame, body)
+
+    async def _hand_over(self, wanted: Callable[[], bool]) -> HookReturned:
+        """Have the note written; what is written beside it lands with the change or not at all (HOK-3)."""
+        self._note, self._stage = "", Stage(self._calls)
+        try:
+            error = await self._guarded(Point.MODEL_CHANGED, *self.change, wanted=wanted)
+            return HookReturned(self._parts.kernel.now(), error, None, self._note, self._stage.end())
+        finally:
+            self._stage.end()
+            self._stage = None
 
     async def call(self, point: Point, *arguments: object) -> None:
         """Call the hooks of a point by this task: behind a turn, where nothing waits for their answer."""
@@ -88,7 +146,7 @@ class Hooking:
             method = method_of(self._hooks, name)
             if method is None:
                 continue
-            decides = point is Point.PREPARE or is_guard(method)
+            decides = point in _DECIDE or is_guard(method)
             try:
                 value = await method(self._moment(), *arguments)
                 if not wanted():
@@ -112,15 +170,25 @@ class Hooking:
                 self.box = None if value is None else toolbox(value)  # type: ignore[arg-type]  # it checks what it gets
             case "context":
                 self.window = None if value is None else Conversation(value).window()  # type: ignore[arg-type]  # likewise
+            case "model_changed":
+                if not isinstance(value, str | None):
+                    raise UsageError(f"model_changed returns a text or None; got {value!r}")
+                self._note = value or ""
             case _:
                 self._sent = answers(value)
 
     async def _accept(self) -> None:
         """Accept what a hook sends as one decision (HOK-2)."""
         sent, self._sent = self._sent, ()
-        if sent:
-            letters = [Letter(item.content, Lane.STEER if isinstance(item, Steer) else Lane.SEND) for item in sent]
+        letters = [
+            Letter(item.content, Lane.STEER if isinstance(item, Steer) else Lane.SEND)
+            for item in sent
+            if not isinstance(item, Compact)
+        ]
+        if letters:
             await self._parts.post.send(self._path, letters)
+        if len(letters) < len(sent):
+            await self._parts.desk.compact(self._path)
 
     def _moment(self) -> Moment:
         row = self._row()
@@ -129,8 +197,8 @@ class Hooking:
             max(row.runs, 1),
             max(row.turns, 1),
             self._calls.conversation(),
-            Kv(self._calls, "agent"),
-            Kv(self._calls, run_id(self._path, max(row.runs, 1))),
+            Kv(self._stage or self._calls, "agent"),
+            Kv(self._stage or self._calls, run_id(self._path, max(row.runs, 1))),
             self._calls,
         )
 
@@ -139,7 +207,9 @@ class Hooking:
         method = method_of(self._hooks, AROUND)
         if method is None:
             return None
-        wrapped = AroundCall(call.block.id, call.block.name, dict(call.arguments or {}))
+        read = None if call.tool is None else call.tool.parse(call.block.arguments)
+        shown = read.arguments if isinstance(read, Parsed) else {}  # its own: what it does to them changes no call
+        wrapped = AroundCall(call.block.id, call.block.name, shown)
 
         async def around(run: Callable[[], Awaitable[object]]) -> object:
             results: list[object] = []

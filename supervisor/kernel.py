@@ -6,6 +6,7 @@ models: it keeps rows, mailboxes and actors in step.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, final
 from weakref import WeakValueDictionary
@@ -67,6 +68,10 @@ class Kernel:
     receipts: WeakValueDictionary[MessageId, Receipt] = attrs.field(factory=WeakValueDictionary, init=False)
     epochs: dict[TreeId, int] = attrs.field(factory=dict, init=False)
     make_actor: Callable[[Agent, AgentRow], Actor] = attrs.field(init=False)
+    adopted: Callable[[Actor], None] = attrs.field(init=False)
+    """Called with each agent that was read in, once it is here."""
+    wall: Callable[[], float] = time.time
+    """The time of day in Unix seconds, for what must outlive this process."""
     _made: int = attrs.field(default=0, init=False)
     _reading: dict[AgentId, trio.Event] = attrs.field(factory=dict, init=False)
     _early: dict[AgentId, list[Queued]] = attrs.field(factory=dict, init=False)
@@ -187,6 +192,10 @@ class Kernel:
             return
         if envelope.purpose is Purpose.ABORT:
             loop.cut(envelope.reason or "aborted", lambda: _aborts(actor))
+        elif envelope.purpose is Purpose.DECISION:
+            loop.decide((queued,))
+        elif envelope.purpose is Purpose.PAUSE:
+            loop.suspend()
         elif envelope.interrupt:
             loop.cut(None, tuple)
 
@@ -267,6 +276,7 @@ class Kernel:
         early = (queued for queued in self._early.pop(row.agent, ()) if queued.seq not in known)
         actor.mailbox.load((*stored.queued, *early))
         self.actors[row.agent] = actor
+        self.adopted(actor)
         return actor
 
     def settle_in_new(self, row: AgentRow, spec: Agent) -> Actor:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
-from actors.changes import Claim, Intake
+from actors.changes import Claim, Intake, Move
+from actors.conversation import Conversation
 from actors.errors import Aborted, Corrupt, Crashed, Unfinished
 from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended
 from actors.ids import run_id, tree_of, turn_id
-from actors.messages import Outcome, Purpose, Status, failure_of
-from actors.moves import Point
+from actors.messages import Outcome, Purpose, ReceiptState, Status, failure_of
+from actors.parking import APPROVAL, PAUSED
+from actors.points import Point
 from actors.reports import error_of
-from actors.transcript import Conversation, SummaryRecord
+from actors.transcript import SummaryRecord
 from actors.waiting import Need
 
 if TYPE_CHECKING:
     from actors.actor import Actor
     from actors.changes import AgentRow
     from actors.errors import CallboardError
+    from actors.messages import Queued
     from actors.moves import Over
 
     from .calls import Calls
@@ -42,6 +45,7 @@ class Life:
         """Start its task in a clean context: the waker's frame is not ours."""
         nursery = self._parts.actors_nursery
         self._parts.frames.clean_context().run(nursery.start_soon, actor.main)
+        self.turn_begins(actor)
 
     def may_begin(self, actor: Actor) -> bool:
         """Leaving forbids new turns, but for agents that a turn under way waits for; a barrier forbids all."""
@@ -62,8 +66,15 @@ class Life:
 
     async def obey(self, actor: Actor) -> None:
         """Control messages that no turn carried out: an abort that came too late, a close, a kill."""
-        for queued in actor.mailbox.control:
+        aborts = tuple(queued for queued in actor.mailbox.orders if queued.envelope.purpose is Purpose.ABORT)
+        if aborts and actor.row.open is not None:  # parked, or found open: its calls are settled with the abort (ABT-3)
+            await actor.end_open(aborts[0].envelope.reason or "aborted", aborts)
+            return
+        for queued in actor.mailbox.orders:
             envelope = queued.envelope
+            if envelope.purpose in _PAUSES:
+                await self._pause(actor, queued)
+                continue
             if envelope.purpose is not Purpose.ABORT:
                 actor.mailbox.remove((envelope.id,))  # the store keeps it until the close is done
                 self._parts.stopping.go_on_closing(actor, envelope)
@@ -81,8 +92,35 @@ class Life:
             )
             self._aborted(actor, outcome)
 
+    async def _pause(self, actor: Actor, order: Queued) -> None:
+        """Pause the agent, or end its pause; those who wait for it are told."""
+        await actor.pause(order)
+        if actor.suspended == PAUSED:
+            self.host.tell(AgentSuspended, {"reason": PAUSED})
+        self._parts.standing.look(actor.path)
+
+    def stand(self, *, still: bool) -> None:
+        """Stop its clock, or let it go on."""
+        self.host.stand(still=still)
+
+    def turn_begins(self, actor: Actor) -> None:
+        """Whoever stood still does so no more."""
+        standing = self._parts.standing
+        if standing.any:
+            standing.look(actor.path)
+
+    async def void(self, actor: Actor, decisions: tuple[Queued, ...]) -> None:
+        """The calls were settled meanwhile: decisions that nobody carried out are dead letters (TOL-12)."""
+        ids = tuple(queued.envelope.id for queued in decisions)
+        why = "the call was settled before the decision was carried out"
+        move = Move(actor.path, (ReceiptState.QUEUED,), ReceiptState.DEAD, ids, reason=why)
+        await self._kernel.commit(tree_of(actor.path), (move,))
+
     def turn_over(self, actor: Actor, over: Over) -> None:
         """Tell those who wait how it ended."""
+        if over.suspended == APPROVAL:
+            self._parked(actor, over)
+            return
         parts = self._parts
         outcome = over.outcome
         parts.children.questions_over(actor.path)
@@ -90,17 +128,26 @@ class Life:
             actor.last = outcome
             if over.suspended is not None:
                 parts.replies.turn_parked(outcome)
+                for queued in actor.mailbox.waiting:  # what was asked of it since is as stuck as the turn
+                    parts.replies.reply(queued.envelope.id, outcome)
             else:
                 parts.replies.turn_over(outcome)
             if over.suspended is not None or not actor.mailbox.wants_turn:
                 parts.replies.run_over(outcome)
             if outcome.status is Status.ABORTED:
                 self._aborted(actor, outcome)
-        if over.suspended is not None:
+        if over.suspended is not None and not _pausing(actor):
             self.host.tell(AgentSuspended, {"reason": over.suspended})
             if outcome is None and over.suspended != "leaving":
                 self._give_up(actor, over)  # those who wait through a leave are told at its end
         parts.replies.fulfil(actor.path, Need.UNWIND)
+
+    def _parked(self, actor: Actor, over: Over) -> None:
+        """It waits for a person: its parent waits on, and who else is told depends on who may decide here (TOL-12)."""
+        actor.last = over.outcome
+        self.host.tell(AgentSuspended, {"reason": APPROVAL})
+        self._parts.standing.look(actor.path)
+        self._parts.replies.fulfil(actor.path, Need.UNWIND)
 
     async def after_turn(self, actor: Actor, over: Over) -> None:
         """The hooks behind a turn, and behind a run that is over."""
@@ -138,6 +185,13 @@ class Life:
         consumed = () if opened is None else opened.consumed
         self._parts.replies.fail_agent(actor.path, (*waiting, *consumed), error)
 
+    def compacted(self, actor: Actor, error: CallboardError | None) -> None:
+        """A compaction is over, or nobody will carry it out: all who wait share it (CMP-3)."""
+        if error is None:
+            self._parts.replies.fulfil(actor.path, Need.STEP)
+        else:
+            self._parts.replies.fail_condition(actor.path, Need.STEP, error)
+
     def settled(self, actor: Actor) -> None:
         """No turn runs and none is requested."""
         if not actor.owes and actor.run_open:
@@ -151,7 +205,7 @@ class Life:
             parts.ledger.ended(actor.path)
             if actor.last is not None:
                 parts.replies.run_over(actor.last)  # whoever came between the turn's end and now
-            parts.replies.fulfil(actor.path, Need.STEP)
+            parts.replies.fulfil(actor.path, Need.LOOP)
             parts.board.settled(actor.path)
         parts.replies.fulfil(actor.path, Need.UNWIND)
         parts.stopping.moved()
@@ -178,6 +232,14 @@ async def read_conversation(store: Reader, row: AgentRow) -> Conversation:
         raise Corrupt(msg)
     pinned = [record for at in summary.pinned for record in await store.read_records(row.agent, at, at + 1)]
     return Conversation.behind(row.summary, summary, pinned, await store.read_records(row.agent, summary.upto))
+
+
+_PAUSES: Final = frozenset({Purpose.PAUSE, Purpose.WAKE})
+
+
+def _pausing(actor: Actor) -> bool:
+    """Whether the turn stopped for a pause that is about to be carried out."""
+    return actor.suspended == "leaving" and any(q.envelope.purpose is Purpose.PAUSE for q in actor.mailbox.orders)
 
 
 def error_of_abort(actor: Actor, reason: str | None) -> CallboardError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+from actors.compaction import DEFAULT_COMPACTION, check_room
 from actors.errors import UsageError
 from actors.models.spec import parse_model
 
@@ -45,22 +46,32 @@ class Models:
             UsageError: the string names no model that can be asked.
         """
         if not isinstance(item, str):
+            self._made[item.id] = item
             return item
         made = self._made.get(item)
         if made is None:
             made = self._made[item] = self._build(parse_model(item))
+            self._made[made.id] = made
         return made
+
+    def remember(self, agent: Agent) -> None:
+        """Know the model objects of an agent by their ids, so that a message can choose them (SEL-1)."""
+        for model in agent.model:
+            if not isinstance(model, str):
+                self._made[model.id] = model
 
     def check(self, agent: Agent) -> None:
         """Refuse an agent whose tree would have no model to ask.
 
         Raises:
-            UsageError: it, or an agent below it, has no model; the message shows the ways on.
+            UsageError: it, or an agent below it, has no model; the message shows the ways on. Or its prompt alone is
+                larger than where it would be compacted.
         """
         if not self.default and not agent.model:
             msg = f"agent {agent.name!r} has no model: {WAYS_ON}"
             raise UsageError(msg)
-        for item in agent.model:
-            self.resolve(item)
+        models = [self.resolve(item) for item in agent.model] or self.default
+        fixed = len(agent.instructions.text) + sum(len(t.offer.schema) + len(t.offer.description) for t in agent.tools)
+        check_room(agent.name, agent.compaction or DEFAULT_COMPACTION, fixed, models[0].context_window)
         for child in agent.children:
             self.check(child.agent)

@@ -5,7 +5,7 @@ Services that need each other know each other by the Protocols here, so that no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
@@ -25,14 +25,18 @@ from .replies import Replies
 from .waits import WaitGraph
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from actors.actor import Actor
     from actors.agent import Agent
     from actors.errors import CallboardError
+    from actors.happenings import Event
     from actors.messages import Envelope, Outcome
     from actors.ref import Letter, Receipt
     from actors.tools import Toolbox
     from actors.waiting import Wait
 
+    from .approval import Approval
     from .starting import Start, Started
 
 
@@ -53,6 +57,7 @@ class Parenting(Protocol):
     """Starting agents, and children as tools (`children.py`)."""
 
     async def start(self, start: Start) -> Started: ...
+    def reserve(self, parent: AgentId, name: str, call: CallId) -> None: ...
     def toolbox(self, path: AgentId, agent: Agent) -> Toolbox: ...
     def offers_bytes(self, path: AgentId, agent: Agent) -> int: ...
     async def ask_upward(self, child: AgentId, ancestor: AgentId, text: str, wait: Wait) -> Outcome: ...
@@ -76,6 +81,29 @@ class Barriers(Protocol):
     async def leave(self, mode: str, grace_s: float, hard_s: float) -> None: ...
 
 
+class Asking(Protocol):
+    """Requests for approval (`approvals.py`)."""
+
+    @property
+    def listening(self) -> int: ...
+    def of(self, path: AgentId) -> tuple[Approval, ...]: ...
+    def heard(self, path: AgentId, event: type[Event], values: Mapping[str, object]) -> None: ...
+    async def find(self) -> None: ...
+    def open(self) -> AbstractContextManager[AsyncIterator[Approval]]: ...
+    def end(self) -> None: ...
+
+
+class Still(Protocol):
+    """Who stands still until a person acts (`standing.py`)."""
+
+    @property
+    def any(self) -> bool: ...
+    def still(self, path: AgentId) -> bool: ...
+    def look(self, path: AgentId) -> None: ...
+    def outcome(self, path: AgentId) -> Outcome | None: ...
+    def tell_all(self) -> None: ...
+
+
 class RunningCalls(Protocol):
     """The running calls of one agent (`calls.py`)."""
 
@@ -91,6 +119,7 @@ class Living(Protocol):
 
     @property
     def calls(self) -> RunningCalls: ...
+    def stand(self, *, still: bool) -> None: ...
     def fail_waiters(self, actor: Actor, error: CallboardError) -> None: ...
 
 
@@ -138,6 +167,8 @@ class Parts:
     desk: Desk = attrs.field(init=False)
     children: Parenting = attrs.field(init=False)
     stopping: Barriers = attrs.field(init=False)
+    standing: Still = attrs.field(init=False)
+    approvals: Asking = attrs.field(init=False)
 
     def models_of(self, agent: Agent) -> tuple[Model, ...]:
         """The chain an agent asks."""

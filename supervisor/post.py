@@ -175,6 +175,8 @@ class Post:
             key=letter.key,
             output=output,
             interrupt=letter.interrupt,
+            select=letter.select,
+            pinned=letter.pinned,
         )
 
     def _bound(self, path: AgentId, lane: Lane) -> LaneBound:

@@ -85,9 +85,8 @@ class Replies:
         return waiter.outcome
 
     async def wait_condition(self, target: AgentId, needs: Need) -> None:
-        """Wait until `fulfil` is called for this target and need (idleness has LOOP's edge and STEP's key)."""
-        edge = Need.LOOP if needs is Need.STEP else needs
-        await self._wait(Waiter(), self._conditions.setdefault((needs, target), []), target, edge)
+        """Wait until `fulfil` is called for this target and need: LOOP is idleness, STEP a compaction."""
+        await self._wait(Waiter(), self._conditions.setdefault((needs, target), []), target, needs)
 
     async def _wait(
         self,
@@ -135,6 +134,14 @@ class Replies:
         """A turn was parked: it is open still, and will have another outcome."""
         for message in self._consumed.get(outcome.turn, ()):
             self.reply(message, outcome)
+
+    def parked(self, agent: AgentId, messages: Iterable[MessageId], outcome: Outcome) -> None:
+        """An agent stands still: code outside of agents hears of it; the wait of an agent's own code goes on."""
+        lists = [self._messages.get(message, []) for message in messages]
+        for waiters in (*lists, self._runs.get(agent, [])):
+            for waiter in waiters:
+                if waiter.wait is None:
+                    waiter.complete(outcome)
 
     def run_over(self, outcome: Outcome) -> None:
         """A run ended: all who wait for it hear its last outcome."""

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+import trio
+
 from actors.changes import AgentRow, Put
-from actors.errors import Exhausted
+from actors.errors import Exhausted, UsageError
+from actors.happenings import ApprovalAsked, ApprovalDecided
 from actors.ids import request_id, tree_of, turn_id
 from actors.moves import Looked
-from actors.ports import ModelRequest
+from actors.ports import ModelRequest, goes_along
+from actors.selection import OWN, Choice
+from actors.tools import Effect
 from actors.usage import Amounts
 from actors.waiting import Frame
 
@@ -18,14 +23,16 @@ if TYPE_CHECKING:
     from actors.actor import Actor
     from actors.agent import Agent
     from actors.changes import Operation, Values
+    from actors.conversation import Window
     from actors.happenings import Event
     from actors.hosting import DeliverCall, DeliverHook
     from actors.ids import AgentId, CallId, TreeId
-    from actors.moves import CallView, Point
+    from actors.messages import Queued, Selection
+    from actors.moves import CallView
     from actors.output import OutputSpec
+    from actors.points import Point
     from actors.ports import Gate, Model
     from actors.tools import Toolbox
-    from actors.transcript import Window
 
     from .calls import Calls
     from .hooking import Hooking
@@ -50,8 +57,10 @@ class Services:
         self._prompt_bytes = len(agent.instructions.text)
         self._actor: Actor
         self._charged_us: int
+        self._still: float | None = None
+        self._stood = 0.0
+        self._token = trio.lowlevel.current_trio_token()
         self.agent: AgentId = path
-        self.now: Callable[[], float] = parts.kernel.now
         self.models: tuple[Model, ...] = parts.models_of(agent)
 
     def bind(self, actor: Actor) -> None:
@@ -64,14 +73,65 @@ class Services:
         """The one way to a model (REQ-1)."""
         return self._parts.gateway
 
+    def chain(self, selection: Selection | None) -> tuple[Model, ...]:
+        """What a selection asks: its model alone, or the agent's own chain (SEL-1)."""
+        if selection is None or not selection.model:
+            return self.models
+        return (self._parts.options.resolve(selection.model),)
+
+    def _choice(self, mail: tuple[Queued, ...], held: Selection | None) -> Choice | None:
+        """What messages choose that does not hold yet, and whether the conversation goes along (SEL-2)."""
+        before = wanted = held or OWN
+        for queued in mail:
+            wanted = wanted.then(queued.envelope.select)
+        if wanted == before:
+            return None
+        try:
+            old, new = self.chain(before), self.chain(wanted)
+        except UsageError as error:
+            return Choice(wanted, error=error)
+        conversation = self._actor.conversation
+        if conversation is None or not old or not new or goes_along(old[0], new[0]):
+            return Choice(wanted)
+        self._hooking.change = (old[0].id, new[0].id)
+        pinned, responses = conversation.pinned(), conversation.window().responses
+        return Choice(wanted, compatible=False, pinned=pinned, responses=responses)
+
+    def _asked(self, held: Selection | None, choice: Choice | None) -> tuple[Model, ...]:
+        """Who is asked next; nobody, where that is no known model: the admission says so."""
+        try:
+            return self.chain(held if choice is None or choice.error is not None else choice.selection)
+        except UsageError:
+            return ()
+
+    def now(self) -> float:
+        """Seconds on a clock of the agent's own, which stands while only a person can move the agent on (BUD-6)."""
+        return (self._kernel.now() if self._still is None else self._still) - self._stood
+
+    def stand(self, *, still: bool) -> None:
+        """Stop the clock, or let it go on."""
+        if still:
+            self._still = self._kernel.now()
+        elif self._still is not None:
+            self._stood += self._kernel.now() - self._still
+            self._still = None
+
     def row(self) -> AgentRow:
         """The agent's row as last committed."""
         actor = self._actor
         return actor.row if actor.loop is None else actor.loop.row
 
+    def open_row(self) -> AgentRow:
+        """The agent's row with the turn that has begun, committed or not: what hooks see."""
+        actor = self._actor
+        return actor.row if actor.loop is None else actor.loop.state.row
+
     async def commit(self, operations: tuple[Operation, ...]) -> Values:
         """Make operations durable, then true in memory; active seconds are charged with the row that counts them."""
         values = await self._kernel.commit(self._tree, operations)
+        standing = self._parts.standing
+        if standing.any:  # its loop will wait again; then it may be only for such as stand still
+            self._token.run_sync_soon(standing.look, self.agent, idempotent=True)
         last = operations[-1]
         if isinstance(last, Put) and isinstance(last.row, AgentRow):
             self._charge_active(last.row)
@@ -91,7 +151,16 @@ class Services:
         opened = self._actor.row.open
         if not mail and opened is not None:
             name = opened.output
-        return Looked(self.now(), mail, self.toolbox(), self._parts.output(name, self._agent))
+        held = self.row().selection
+        choice = None
+        if any(queued.envelope.select is not None for queued in mail):
+            choice = self._choice(mail, held)
+        models = self.models if held is None and choice is None else self._asked(held, choice)
+        room = models[0].context_window if models else None
+        output = self._parts.output(name, self._agent)
+        now = self.now()
+        day_s = self._kernel.wall() - now
+        return Looked(now, mail, self.toolbox(), output, day_s=day_s, choice=choice, context_window=room)
 
     def toolbox(self) -> Toolbox:
         """What the agent may call now: its tools, its children, answers to open questions."""
@@ -103,18 +172,19 @@ class Services:
 
     def request(self, window: Window, step: int, output: OutputSpec | None, *, toolless: bool) -> ModelRequest:
         """The request of a step of the open turn, as the deciding hooks chose it."""
-        chosen = self._hooking
+        chosen, selection = self._hooking, self.row().selection or OWN
+        models = self.chain(selection)
         return ModelRequest(
             id=request_id(turn_id(self.agent, self.row().turns), step),
             agent=self.agent,
-            model=self.models[0].name if self.models else "",
+            model=models[0].name if models else "",
             instructions=self._agent.instructions.text if chosen.instructions is None else chosen.instructions,
             window=window if chosen.window is None else chosen.window,
             tools=(self.toolbox() if chosen.box is None else chosen.box).offers,
             tool_choice="none" if toolless else "auto",
             output=output.offer if output is not None else None,
-            effort=self._agent.effort,
-            tier=self._agent.tier,
+            effort=selection.effort or self._agent.effort,
+            tier=selection.tier or self._agent.tier,
             notes=self._calls.notes(),
         )
 
@@ -131,6 +201,8 @@ class Services:
     def start_call(self, call: CallView, deliver: DeliverCall) -> None:
         """Run a call in the tool nursery."""
         frame = Frame(self.agent, self.row().turns, "tool", call.block.name, call.block.id)
+        if call.tool is not None and call.tool.effect is Effect.CHILD:
+            self._parts.children.reserve(self.agent, call.block.name, call.block.id)
         self._calls.start(call, frame, deliver, self._hooking.around(call))
 
     def cancel_calls(self, calls: tuple[CallId, ...]) -> None:
@@ -155,11 +227,13 @@ class Services:
 
     def tell(self, event: type[Event], values: Mapping[str, object]) -> None:
         """Emit an event of this agent, in causal order (EVT-1)."""
+        if event is ApprovalAsked or event is ApprovalDecided:
+            self._parts.approvals.heard(self.agent, event, values)
         actor = self._actor
         actor.seq += 1
         board = self._parts.board
         if not board.watched:
             return
         row = actor.row if actor.loop is None else actor.loop.state.row
-        told: dict[str, object] = {"path": self.agent, "seq": actor.seq, "at": self.now()}
+        told: dict[str, object] = {"path": self.agent, "seq": actor.seq, "at": self._kernel.now()}
         board.emit(event(**(told | {"run": row.runs, "turn": row.turns} | dict(values))))  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from actors.errors import AgentClosed, CallboardError, StoreError, Unfinished
 from actors.happenings import AgentEnded
 from actors.ids import AgentId, parent_path, run_id, tree_of, turn_id
 from actors.messages import Envelope, Lane, LaneBound, Outcome, Purpose, ReceiptState, Status
+from actors.parking import APPROVAL, PAUSED
 from actors.waiting import Need
 
 if TYPE_CHECKING:
@@ -70,6 +71,12 @@ class Stopping:
         actors = self._parts.kernel.actors
         found = (actors.get(path) for path in paths)
         return any(actor is not None and (actor.active or (idle and actor.due)) for actor in found)
+
+    async def _until_finished(self) -> None:
+        """Wait until nothing is to be done any more, but by those that only a person can move on."""
+        standing, actors = self._parts.standing, self._parts.kernel.actors
+        while any((one.active or one.due) and not standing.still(path) for path, one in actors.items()):
+            await self._moved.wait()
 
     def _cut_hopeless(self, nodes: tuple[AgentId, ...]) -> None:
         """Cut turns off whose calls wait for agents that have stopped: they would wait for ever, and go on later."""
@@ -140,9 +147,8 @@ class Stopping:
 
     async def _abort(self, targets: tuple[AgentId, ...], reason: str) -> None:
         kernel = self._parts.kernel
-        running = [
-            actor for path in targets if (actor := kernel.actors.get(path)) is not None and (actor.active or actor.due)
-        ]
+        found = (kernel.actors.get(path) for path in targets)
+        running = [actor for actor in found if actor is not None and (actor.active or actor.due or _parked(actor))]
         if not running:
             return
         paths = [actor.path for actor in running]
@@ -278,7 +284,7 @@ class Stopping:
         self._parts.ledger.ended(path)
         kernel.tell(path, AgentEnded, {"reason": "closed"})
         self._parts.replies.fulfil(path, Need.EXIT)
-        self._parts.replies.fulfil(path, Need.STEP)
+        self._parts.replies.fulfil(path, Need.LOOP)
 
     async def wait_closed(self, path: AgentId) -> None:
         """Wait until it is closed; at once where it is."""
@@ -322,7 +328,10 @@ class Stopping:
             return
         if mode == "finish":
             with trio.move_on_after(grace_s):
-                await self._until(EVERYTHING, idle=True)
+                await self._until_finished()
+            still = tuple(path for path in actors if parts.standing.still(path))
+            if still:  # no turn of theirs can end: they stay as they are, for whoever decides
+                await self.suspend(still, hard_s)
         await self._end(tuple(actors), "the supervisor was left", hard_s)
 
     async def suspend(self, nodes: tuple[AgentId, ...], grace_s: float, reason: str = "leaving") -> None:
@@ -345,3 +354,11 @@ class Stopping:
             actor = kernel.actors.get(node)
             if actor is not None and actor.owes:
                 self._parts.lives[node].fail_waiters(actor, error)
+
+
+def _parked(actor: Actor) -> bool:
+    """Whether its turn is open and waits for a person: that is a turn in progress, which an abort ends (ABT-1)."""
+    return actor.row.open is not None and actor.suspended in _WAITS_FOR_A_PERSON
+
+
+_WAITS_FOR_A_PERSON: Final = frozenset({APPROVAL, PAUSED, "budget"})

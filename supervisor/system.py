@@ -16,15 +16,17 @@ import trio
 from actors.actor import Actor
 from actors.agent import closure
 from actors.budget import Budget
+from actors.compaction import DEFAULT_COMPACTION
 from actors.errors import InsideLoop, Unfinished, UsageError
 from actors.frames import Frames
 from actors.happenings import BudgetStage, Overrun
 from actors.hooks import points_of
-from actors.moves import TurnSpec
+from actors.points import TurnSpec
 from actors.running import Runner
 from actors.usage import NOTHING, Price
 from actors.watching import Board
 
+from .approvals import Approvals
 from .budgets import read_budget
 from .calls import Calls
 from .children import Children
@@ -41,6 +43,7 @@ from .parts import Options, Parts
 from .post import Post
 from .replies import Replies
 from .services import Services
+from .standing import Standing
 from .stopping import Stopping
 from .store.memory import open_memory_store
 from .store.sqlite import open_sqlite_reader, open_sqlite_store
@@ -106,11 +109,14 @@ async def open_supervisor(
     body: Exception | None = None
     async with AsyncExitStack() as stack:
         models = Models(model, _model_builder(stack))
+        registry = closure(agents)
+        for known in registry.values():
+            models.remember(known)
         opened = await stack.enter_async_context(_open_store(store, inline=inline))
         async with trio.open_nursery() as tools, trio.open_nursery() as actors:
             parts = _assemble(
                 opened,
-                closure(agents),
+                registry,
                 spending=_Spending(budget, prices or {}, permits),
                 nurseries=(tools, actors),
                 options=Options(models.default, models.resolve, grace, hard, durable=store is not None),
@@ -226,12 +232,20 @@ def _assemble(
     parts.children = Children(parts)
     parts.stopping = Stopping(parts)
     parts.desk = SupervisorDesk(parts)
+    standing = parts.standing = Standing(parts)
+    approvals = parts.approvals = Approvals(parts)
+
+    def adopted(actor: Actor) -> None:
+        approvals.adopt(actor)
+        standing.look(actor.path)
 
     def make_actor(agent: Agent, row: AgentRow) -> Actor:
         return _make_actor(parts, agent, row)
 
     kernel.make_actor = make_actor
+    kernel.adopted = adopted
     graph.watch(lambda path: _waited_for(parts, path))
+    graph.watch(standing.awaited)
     gateway.watch_spending(lambda agent, overrun: _tell_spending(parts, agent, overrun))
     return parts
 
@@ -261,7 +275,7 @@ def _make_actor(parts: Parts, agent: Agent, row: AgentRow) -> Actor:
     hooking = Hooking(parts, agent, row.agent, calls)
     services = Services(parts, agent, row.agent, calls, hooking)
     calls.tell = services.tell
-    hooking.bind(services.row, services.tell)
+    hooking.bind(services.open_row, services.tell)
     life = parts.lives[row.agent] = Life(parts, services, calls, hooking)
     budget = read_budget(row.budget)
     spec = TurnSpec(
@@ -271,6 +285,7 @@ def _make_actor(parts: Parts, agent: Agent, row: AgentRow) -> Actor:
         on_exhausted=budget.on_exhausted if budget is not None else "wrap_up",
         output=agent.output_spec,
         reports_to=row.parent if row.background else None,
+        compaction=agent.compaction or DEFAULT_COMPACTION,
     )
     actor = Actor(agent, row, life, spec)
     services.bind(actor)
@@ -284,6 +299,7 @@ async def _leave(parts: Parts, mode: str, grace_s: float, hard_s: float) -> None
         await parts.stopping.leave(mode, grace_s, hard_s)
         await unwound(parts, hard_s)
     parts.board.end()
+    parts.approvals.end()
     parts.replies.fail_all(Unfinished("the supervisor was left; with a store, resume() goes on"))
     left = stuck(parts)
     for nursery in (parts.actors_nursery, parts.tools_nursery):

@@ -16,8 +16,8 @@ from .wire_chat_messages import Messages, dumps
 from .wire_json import as_map, decode_lenient
 
 if TYPE_CHECKING:
+    from actors.conversation import Window
     from actors.ports import ModelRequest, OutputOffer, ToolOffer
-    from actors.transcript import Window
 
     from .profile import ChatProfile
 

@@ -9,13 +9,13 @@ import attrs
 import msgspec
 
 from actors.content import File, Image, Text
+from actors.conversation import Conversation
 from actors.ids import AgentId, CallId, MessageId, RequestId, TurnId, agent_of
 from actors.models.wire_chat_messages import NOTE_PREFIX, dumps
 from actors.models.wire_json import as_list, as_map, as_text
 from actors.ports import ModelRequest, OutputOffer, ToolOffer
 from actors.transcript import (
     CallBlock,
-    Conversation,
     MessageRecord,
     NoteRecord,
     ReasoningBlock,

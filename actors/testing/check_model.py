@@ -15,6 +15,7 @@ import trio
 import trio.testing
 
 from actors.content import Text
+from actors.conversation import Conversation
 from actors.errors import ContextOverflow, Malformed, Overloaded, ProviderError, Rejected
 from actors.ids import AgentId, CallId, MessageId, RequestId, TurnId
 from actors.ports import (
@@ -30,7 +31,6 @@ from actors.ports import (
 )
 from actors.transcript import (
     CallBlock,
-    Conversation,
     MessageRecord,
     ReasoningBlock,
     ResponseRecord,

@@ -14,6 +14,7 @@ from hypothesis import given
 
 from actors.agent import Agent, Child, Drain, Prompt, closure
 from actors.budget import Budget, Limits
+from actors.compaction import Compaction
 from actors.errors import UsageError
 from actors.fitting import Refusal
 from actors.models.script import Script
@@ -184,7 +185,7 @@ def make(**changed: Any) -> Agent:
         {"limits": Limits(parallel_calls=1)},
         {"drain": Drain(send="all")},
         {"hooks": object()},
-        {"compaction": "summary"},
+        {"compaction": Compaction(keep=0.1)},
     ],
     ids=str,
 )

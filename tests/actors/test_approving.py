@@ -23,7 +23,7 @@ from actors.transcript import ResultRecord, ResultStatus
 from tests.actors.turnkit import AGENT, TOOLS, Drive, call, open_row, spec
 
 if TYPE_CHECKING:
-    from actors.moves import TurnSpec
+    from actors.points import TurnSpec
 
 PLANNED, AWAITING, STARTED, SETTLED = CallState.PLANNED, CallState.AWAITING, CallState.STARTED, CallState.SETTLED
 

@@ -9,7 +9,6 @@ import pytest
 from actors.changes import Claim, OutcomeRow
 from actors.errors import InternalError, Unavailable, UsageError
 from actors.evolve import evolve
-from actors.evolve import evolve
 from actors.happenings import TurnEnded, TurnStarted
 from actors.messages import Status
 from actors.moves import (
@@ -28,10 +27,10 @@ from actors.moves import (
     NotAdmitted,
     Over,
     Phase,
-    Point,
     Responded,
     SuspendAsked,
 )
+from actors.points import Point
 from actors.transcript import MessageRecord, record_bytes
 from actors.turn import step
 from actors.usage import NOTHING, Amounts

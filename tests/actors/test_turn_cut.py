@@ -21,9 +21,9 @@ from actors.moves import (
     NotAdmitted,
     Over,
     Phase,
-    Point,
     StartCall,
 )
+from actors.points import Point
 from actors.transcript import ReasoningBlock, ResponseRecord, ResultRecord, ResultStatus, Stop, TextBlock
 from actors.usage import NOTHING, Amounts, Usage
 from tests.actors.turnkit import Drive, call, exhausted, message, open_row, spec, steer

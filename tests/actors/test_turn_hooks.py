@@ -14,8 +14,8 @@ from actors.moves import (
     Look,
     Over,
     Phase,
-    Point,
 )
+from actors.points import Point
 from actors.tools import toolbox
 from actors.transcript import ResultStatus
 from tests.actors.turnkit import (

@@ -35,12 +35,11 @@ from actors.moves import (
     MustWait,
     NotAdmitted,
     Phase,
-    Point,
     Responded,
     SuspendAsked,
-    TurnSpec,
     TurnState,
 )
+from actors.points import Point, TurnSpec
 from actors.ports import Response, Served, WireCall
 from actors.transcript import ReasoningBlock, ResultStatus, Stop, TextBlock
 from actors.turn import step

@@ -27,9 +27,9 @@ from actors.moves import (
     StartCall,
     SuspendAsked,
     Tell,
-    TurnSpec,
     TurnState,
 )
+from actors.points import TurnSpec
 from actors.ports import Response, Served, WireCall
 from actors.tools import tool, toolbox
 from actors.transcript import (

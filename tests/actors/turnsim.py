@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from actors.changes import Operation
     from actors.ids import CallId
+    from actors.points import TurnSpec
     from actors.transcript import Record
     from supervisor.store.memory_rows import Agent
 
@@ -68,7 +69,7 @@ class Sim:
         fault: how the next commit fails, if it has one: `lost`, `applied`, `fenced`, `conflict`.
     """
 
-    def __init__(self, spec: moves.TurnSpec) -> None:
+    def __init__(self, spec: TurnSpec) -> None:
         self.spec = spec
         self.store = open_memory_store(store_id="sim")
         self.epoch = at_once(self.store.own(TREE))

@@ -21,10 +21,11 @@ import trio
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from actors.budget import Budget
+from actors.conversation import Conversation
 from actors.frames import Frames
 from actors.ids import AgentId, RequestId
 from actors.ports import ModelRequest, ReportedUsage, Response, TextPiece
-from actors.transcript import Conversation, Stop, TextBlock
+from actors.transcript import Stop, TextBlock
 from actors.usage import Amounts, Price
 from actors.waiting import Frame
 from supervisor.gateway import Gateway

@@ -20,6 +20,7 @@ import trio
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from actors.content import Text
+from actors.conversation import Conversation
 from actors.ids import AgentId, CallId, MessageId, RequestId, TurnId
 from actors.models.http_chat import open_chat_model, open_client
 from actors.models.profile import DEFAULT_PROFILE
@@ -28,7 +29,6 @@ from actors.models.wire_chat_request import ChatEncoder
 from actors.ports import ModelRequest, Piece
 from actors.transcript import (
     CallBlock,
-    Conversation,
     MessageRecord,
     Record,
     ResponseRecord,

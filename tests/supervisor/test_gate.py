@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.content import Text
+from actors.conversation import Conversation
 from actors.errors import Broken, ContextOverflow, Malformed, Overloaded, ProviderError, Rejected
 from actors.ids import AgentId, CallId, MessageId, RequestId, TurnId
 from actors.ports import Emit, ModelRequest, OutputOffer, ReportedUsage, Response, ToolOffer
 from actors.transcript import (
     CallBlock,
-    Conversation,
     MessageRecord,
     NoteRecord,
     ReasoningBlock,

@@ -11,6 +11,7 @@ import trio
 import trio.testing
 
 from actors.budget import Budget, Dimension, Limits
+from actors.conversation import Conversation
 from actors.errors import (
     Broken,
     ContextOverflow,
@@ -36,7 +37,7 @@ from actors.ports import (
     Watch,
     WireCall,
 )
-from actors.transcript import Conversation, Stop, TextBlock
+from actors.transcript import Stop, TextBlock
 from actors.usage import NOTHING, Amounts, Price, Usage
 from actors.waiting import Frame, Waits
 from supervisor.books import PERMITS

@@ -12,6 +12,7 @@ import trio
 from hypothesis import given
 
 from actors.content import Text
+from actors.conversation import Conversation
 from actors.errors import (
     Broken,
     ContextOverflow,
@@ -49,7 +50,6 @@ from actors.ports import (
 from actors.testing.check_model import check_model
 from actors.transcript import (
     CallBlock,
-    Conversation,
     MessageRecord,
     NoteRecord,
     Record,

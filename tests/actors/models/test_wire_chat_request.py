@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.content import File, Image, Text
+from actors.conversation import Conversation
 from actors.errors import UsageError
 from actors.ids import AgentId, CallId, MessageId, RequestId, TurnId
 from actors.models.profile import ChatProfile, EchoReasoning
@@ -17,7 +18,6 @@ from actors.ports import ModelRequest, OutputOffer, ToolOffer
 from actors.testing.chat_reading import problems_of, read_request
 from actors.transcript import (
     CallBlock,
-    Conversation,
     MessageRecord,
     NoteRecord,
     ReasoningBlock,

@@ -1,9 +1,10 @@
 """Requests and conversations for the tests of models."""
 
 from actors.content import Text
+from actors.conversation import Conversation
 from actors.ids import AgentId, MessageId, RequestId, TurnId
 from actors.ports import ModelRequest
-from actors.transcript import Conversation, MessageRecord, Record
+from actors.transcript import MessageRecord, Record
 
 
 def a_request(

@@ -1,0 +1,238 @@
+"""When a turn compacts the conversation, and what comes of it (CMP-1..6, REQ-3).
+
+    at a boundary, before the next request ── admission ── commit what is settled ── ask for the summary ── commit it
+
+It is a request like any other: admitted, held in the row while it is open, accounted, cut by an abort. The commit that
+appends the summary is the compaction; before it nothing of the conversation has changed, so there is nothing to undo.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from . import ending
+from .changes import Claim, OpenTurn, Put
+from .compaction import (
+    ASKED,
+    NO_COMPACTION,
+    OVERFLOW,
+    WINDOW,
+    WORTH_BYTES,
+    Compacting,
+    CompactionOver,
+    Summarise,
+    summary_of,
+)
+from .compaction import BYTES_PER_TOKEN as BYTES
+from .errors import NotCompacted
+from .evolve import evolve
+from .happenings import CompactionEnded, CompactionStarted, RequestFailed
+from .ids import turn_id
+from .moves import Abandon, Admit, CutStream, Look, Over, Phase, Step, Tell, nothing_owed, opened
+
+if TYPE_CHECKING:
+    from .changes import Operation
+    from .compaction import NotSummarised, Summarised
+    from .errors import CallboardError, ContextOverflow
+    from .messages import Queued
+    from .moves import Action, Begin, Cut, Failed, Looked, NotAdmitted, TurnState
+
+LEAST_SHARE: Final = 0.1
+"""For the window's sake a compaction must replace at least this share of the limit: fixed parts cannot be freed."""
+
+
+# -- whether -------------------------------------------------------------------------------------------------------
+
+
+def due(state: TurnState, event: Looked) -> Compacting | None:
+    """The compaction that must come before the next request, or None (CMP-6)."""
+    doing, rule = state.compacting, state.spec.compaction
+    if doing.wanted == OVERFLOW:
+        return doing
+    if event.mail and any(queued.envelope.interrupt for queued in event.mail):
+        return None  # it cut one short, perhaps: first it enters
+    if doing.wanted is not None:
+        return doing
+    context, room = state.row.context, event.context_window
+    if room is None or not context or rule.at is None or doing.useless or state.exhausted is not None:
+        return None
+    limit = int(rule.at * room)
+    if context + ending.waiting_bytes(state) // BYTES <= limit:
+        return None
+    return Compacting(WINDOW, None, limit, overflow=doing.overflow)
+
+
+def least(doing: Compacting) -> int:
+    """How many bytes it must replace to be worth it."""
+    return max(WORTH_BYTES, int(doing.limit * BYTES * LEAST_SHARE))
+
+
+def measured(state: TurnState) -> TurnState:
+    """A response has measured the conversation: whether the last compaction was of use is known now."""
+    doing = state.compacting
+    useless = doing.useless or 0 < doing.limit < state.row.context
+    return evolve(state, compacting=Compacting(doing.wanted, useless=useless))
+
+
+# -- the way to the summary ----------------------------------------------------------------------------------------
+
+
+def asked(state: TurnState) -> Step:
+    """Somebody wants one: at the next boundary."""
+    doing = state.compacting
+    if doing.under_way is not None or doing.wanted is not None:
+        return Step(state)  # CMP-3: it runs once
+    return Step(evolve(state, compacting=Compacting(ASKED, None, doing.limit, doing.useless, doing.overflow)))
+
+
+def begin(state: TurnState, doing: Compacting) -> Step:
+    """Ask the gate for a place; the mail stays where it is until the compaction is over."""
+    under_way = Compacting(None, doing.wanted, doing.limit, doing.useless, doing.overflow, doing.alone)
+    waiting = ending.waiting_bytes(evolve(state, mail=()))
+    state = evolve(state, mail=(), compacting=under_way, phase=Phase.ADMITTING)
+    return Step(state, (), (Admit(waiting, selection=state.row.selection, helper=True),))
+
+
+def begin_alone(state: TurnState, event: Begin) -> Step:
+    """A turn for a compaction only: nobody is told of it, it takes no message and has no outcome."""
+    row = state.row
+    number = row.turns + 1
+    row = evolve(row, turns=number, runs=max(row.runs, 1), open=OpenTurn(number, max(row.runs, 1), alone=True))
+    state = evolve(state, row=row, since=event.now)
+    return begin(state, Compacting(ASKED, alone=True))
+
+
+def ask(state: TurnState, now: float) -> Step:
+    """The conversation is settled now, in one commit with what the request holds (CMP-1, BUD-7)."""
+    if state.suspending and not state.compacting.alone:
+        return ending.suspend(state, now, "leaving")
+    ticket, doing = state.ticket, state.compacting
+    row = evolve(state.row, owes=True, open=evolve(opened(state), asking=True, held=state.held))
+    state, commit, records = ending.flush(evolve(state, row=row, mail=()), now)
+    told = Tell(CompactionStarted, {"reason": doing.under_way})
+    return Step(evolve(state, phase=Phase.COMPACTING, conflicts=0), commit, (told, Summarise(ticket)), records)
+
+
+def summarised(state: TurnState, event: Summarised) -> Step:
+    """The summary enters, whole: from now on it stands for what it replaces (CMP-2)."""
+    served = event.served
+    assert not state.pending, "what was settled is committed, and nothing comes while it is asked for"
+    state = ending.account(state, served.usage, event.spent, cost_known=served.cost is not None)
+    state = evolve(state, ticket=None)
+    made = summary_of(event.plan, served, turn_id(state.row.agent, opened(state).number))
+    told: dict[str, object] = {"before": event.before, "usage": served.usage, "cost": served.cost}
+    if isinstance(made, str):
+        error = NotCompacted(f"{state.row.agent} was not compacted: {made}")
+        return _came_to_nothing(state, event.now, error, (_ended(error, told),))
+    state = evolve(state, row=evolve(state.row, summary=state.head, context=0), pending=(made,))
+    after = event.before - event.plan.size_bytes + len(made.shown)
+    actions = (Tell(CompactionEnded, told | {"after": after}), CompactionOver())
+    return _go_on(state, event.now, actions, useless=state.compacting.useless)
+
+
+def _ended(error: CallboardError, told: dict[str, object]) -> Tell:
+    return Tell(CompactionEnded, told | {"error": f"{error.kind}: {error}"})
+
+
+def not_summarised(state: TurnState, event: NotSummarised) -> Step:
+    """There was nothing to replace, or no summary came: the conversation stays as it is."""
+    error = None if event.error is None else NotCompacted(f"{state.row.agent} was not compacted: {event.error}")
+    if state.phase is not Phase.COMPACTING:
+        return _came_to_nothing(state, event.now, error, ())
+    state = ending.account(evolve(state, ticket=None), event.usage, event.spent, cost_known=event.cost_known)
+    told = _ended(error or NotCompacted("there is nothing to replace"), {"usage": event.usage})
+    return _came_to_nothing(state, event.now, error, (told,))
+
+
+def not_admitted(state: TurnState, event: NotAdmitted) -> Step:
+    """The budget refuses even the summary."""
+    error = NotCompacted(f"{state.row.agent} was not compacted: {event.error}")
+    return _came_to_nothing(state, event.now, error, ())
+
+
+# -- how it ends ---------------------------------------------------------------------------------------------------
+
+
+def _came_to_nothing(state: TurnState, now: float, error: CallboardError | None, before: tuple[Action, ...]) -> Step:
+    doing = state.compacting
+    actions = (*before, CompactionOver(error))
+    if doing.overflow is not None:  # REQ-3: it would be refused again
+        return ending.fail(evolve(state, compacting=NO_COMPACTION), doing.overflow, now, *actions)
+    return _go_on(state, now, actions, useless=doing.useless or doing.under_way == WINDOW)
+
+
+def _go_on(state: TurnState, now: float, actions: tuple[Action, ...], *, useless: bool) -> Step:
+    """Look at the mailbox again; what was asked is accounted in a commit of its own."""
+    doing = state.compacting
+    if doing.alone:
+        return _close(state, now, actions)
+    made, asked = bool(state.pending), state.phase is Phase.COMPACTING
+    after = Compacting(doing.wanted, None, doing.limit if asked and made else 0, useless, doing.overflow)
+    state = evolve(state, compacting=after)
+    flushed, commit, records = ending.flush(state, now) if asked else (state, (), ())
+    flushed = evolve(flushed, phase=Phase.LOOKING)
+    return Step(flushed, commit, (*actions, Look(sends=nothing_owed(flushed))), records)
+
+
+def _close(
+    state: TurnState,
+    now: float,
+    actions: tuple[Action, ...],
+    claimed: tuple[Queued, ...] = (),
+    *,
+    stored: bool = False,
+) -> Step:
+    """End a turn that was for a compaction only: its number was not used, and is free again.
+
+    `claimed`: an abort's messages. `stored`: the store has it open.
+    """
+    number = opened(state).number
+    abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
+    stored = stored or state.phase is Phase.COMPACTING
+    state, commit, records = ending.flush(evolve(state, mail=(), ticket=None), now)
+    row = evolve(state.row, open=None, owes=False, turns=number - 1)
+    ids = tuple(queued.envelope.id for queued in claimed)
+    claims: tuple[Operation, ...] = (Claim(row.agent, ids, turn_id(row.agent, number - 1)),) if ids else ()
+    written = (*claims, *commit[:-1], Put(row)) if stored or claims else ()
+    return Step(evolve(state, row=row, phase=Phase.OVER), written, (*actions, *abandon, Over()), records)
+
+
+def cut(state: TurnState, event: Cut) -> tuple[TurnState, tuple[Action, ...], Step | None]:
+    """An abort, or a steer that interrupts, ends one that is under way; the steer has it made anew behind it (ABT-4).
+
+    Returns:
+        The state and the actions to go on with, and the last step where the turn was for nothing else.
+    """
+    doing = state.compacting
+    actions: tuple[Action, ...] = ()
+    error = NotCompacted(f"{state.row.agent} was not compacted: {event.reason or 'a message interrupted it'}")
+    if state.phase is Phase.COMPACTING:
+        state = ending.account(state, event.usage, event.spent, cost_known=event.cost_known)
+        actions = (CutStream(), _ended(error, {"usage": event.usage}))
+    if doing.alone:
+        return state, actions, _close(state, event.now, (CompactionOver(error),), event.control)
+    if event.reason is None:
+        return again(state), actions, None
+    if doing.wanted is not None or doing.under_way is not None:
+        actions = (*actions, CompactionOver(error))
+    return evolve(state, compacting=NO_COMPACTION), actions, None
+
+
+def again(state: TurnState) -> TurnState:
+    """What was under way is due again."""
+    doing = state.compacting
+    wanted = doing.under_way or doing.wanted
+    return evolve(state, compacting=Compacting(wanted, None, doing.limit, doing.useless, doing.overflow))
+
+
+def overflowed(state: TurnState, event: Failed, error: ContextOverflow) -> Step:
+    """The model finds the conversation too long: compact once, then ask again (REQ-3, CMP-6)."""
+    state = ending.account(evolve(state, ticket=None), event.usage, event.spent)
+    doing = Compacting(OVERFLOW, None, 0, state.compacting.useless, error)
+    told = Tell(RequestFailed, {"error": f"{error.kind}: {error}"})
+    return Step(evolve(state, compacting=doing, phase=Phase.LOOKING), (), (told, Look(sends=False)))
+
+
+def recovered(state: TurnState) -> Step:
+    """A turn for a compaction only was cut off by a crash: what it had asked is charged, and it is over."""
+    return _close(state, state.since, (), stored=True)

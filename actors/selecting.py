@@ -1,0 +1,88 @@
+"""From when on a message's choice of model, effort and tier holds, and what becomes of the conversation (SEL-1, SEL-2).
+
+A choice is followed in the commit that consumes its message. One whose model cannot go on with the conversation resets
+it in the same commit; the `model_changed` hook writes the hand-over note before. Where that fails, the choice is
+rejected: the message enters all the same, and is answered as before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .evolve import evolve
+from .happenings import SelectionChanged, SelectionRejected
+from .ids import turn_id
+from .moves import Abandon, CallHook, Look, Phase, Step, Tell, nothing_owed, opened
+from .points import Point
+from .selection import OWN, Choosing
+from .transcript import SummaryRecord
+
+if TYPE_CHECKING:
+    from .changes import Operation
+    from .messages import Selection
+    from .moves import Action, HookReturned, Looked, TurnState
+
+
+def settle(state: TurnState, event: Looked) -> TurnState | Step:
+    """Decide on what the mail chooses, before a request is admitted for it.
+
+    Returns:
+        The state to go on with; or the step that asks the hook first, or that gives back what was admitted for another
+        choice, because other mail has come since.
+    """
+    choice = event.choice
+    before = state.choosing
+    if (None if before is None else before.choice) == choice:
+        return state
+    if state.ticket is not None:
+        state, actions = evolve(state, ticket=None, mail=(), phase=Phase.LOOKING), (Abandon(state.ticket),)
+        return Step(state, (), (*actions, Look(sends=nothing_owed(state))))
+    if choice is None:
+        return evolve(state, choosing=None)
+    state = evolve(state, choosing=Choosing(choice, error=choice.error))
+    asks = choice.error is None and not choice.compatible and Point.MODEL_CHANGED in state.spec.hooks
+    if not asks:
+        return state
+    waiting = evolve(state, mail=(), phase=Phase.HOOK, then=Point.MODEL_CHANGED)
+    return Step(waiting, (), (CallHook(Point.MODEL_CHANGED),))
+
+
+def noted(state: TurnState, event: HookReturned) -> Step:
+    """The hook has written its note; its failure rejects the choice (SEL-2)."""
+    before = state.choosing
+    assert before is not None, "the hook was asked about a choice"
+    choosing = Choosing(before.choice, event.note, event.staged, event.error)
+    after = evolve(state, choosing=choosing, phase=Phase.LOOKING)
+    return Step(after, (), (Look(sends=nothing_owed(after)),))
+
+
+def in_force(state: TurnState) -> Selection | None:
+    """What the next request asks."""
+    choosing = state.choosing
+    return state.row.selection if choosing is None or choosing.error is not None else choosing.choice.selection
+
+
+def follow(state: TurnState) -> tuple[TurnState, tuple[Operation, ...], tuple[Action, ...]]:
+    """Follow the choice in the commit that takes its message: the row, the record that resets, what was staged."""
+    choosing = state.choosing
+    assert choosing is not None, "there is something to follow"
+    state = evolve(state, choosing=None)
+    if choosing.error is not None:
+        told = Tell(SelectionRejected, {"error": f"{choosing.error.kind}: {choosing.error}"})
+        return state, (), (told,)
+    choice, row = choosing.choice, state.row
+    selection = choice.selection
+    row = evolve(row, selection=None if selection == OWN else selection)
+    at = state.head + len(state.pending)
+    if not choice.compatible and at:
+        turn = turn_id(row.agent, opened(state).number)
+        record = SummaryRecord(turn, choosing.note, at, choice.pinned, choice.responses, handover=True)
+        state = evolve(state, pending=(*state.pending, record))
+        row = evolve(row, summary=at, context=0)  # SEL-3
+    values = {
+        "model": selection.model or "",
+        "effort": selection.effort or "",
+        "tier": selection.tier or "",
+        "reset": not choice.compatible,
+    }
+    return evolve(state, row=row), choosing.staged, (Tell(SelectionChanged, values),)

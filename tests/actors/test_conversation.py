@@ -1,0 +1,177 @@
+"""What is in force of a conversation, through any number of compactions; and where each of them cuts."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from actors.compaction import WORTH_BYTES, plan
+from actors.content import Text, Trust
+from actors.conversation import Conversation
+from actors.ids import CallId, MessageId, TurnId
+from actors.transcript import (
+    CallBlock,
+    MessageRecord,
+    NoteRecord,
+    Record,
+    ResponseRecord,
+    ResultRecord,
+    ResultStatus,
+    Stop,
+    SummaryRecord,
+    TextBlock,
+    owes_response,
+    problems,
+    record_bytes,
+)
+
+TURN = TurnId("a:t1")
+
+
+def said(text: str = "asked", *, pinned: bool = False, name: str = "m", trust: Trust = Trust.TRUSTED) -> MessageRecord:
+    """A message."""
+    return MessageRecord(TURN, MessageId(name), (Text(text),), pinned=pinned, trust=trust)
+
+
+def answer(text: str = "answered") -> ResponseRecord:
+    """A response."""
+    return ResponseRecord(TURN, (TextBlock(text),), Stop.END_TURN, "m")
+
+
+def batch(number: int, calls: int, text: str = "result") -> list[Record]:
+    """A response with calls, and their results."""
+    blocks = tuple(CallBlock(CallId(f"a:t1.{number}.{n}"), f"w{n}", "look", "{}") for n in range(calls))
+    results = [ResultRecord(TURN, block.id, block.wire_id, "look", ResultStatus.OK, (Text(text),)) for block in blocks]
+    return [ResponseRecord(TURN, blocks, Stop.TOOL_CALLS, "m"), *results]
+
+
+def summary_for(conversation: Conversation, keep: float, *, owed: bool) -> SummaryRecord | None:
+    """The record by which a compaction of it would be written."""
+    chosen = plan(conversation, keep, owed=owed, least=0)
+    if chosen is None:
+        return None
+    return SummaryRecord(TURN, "summary", chosen.upto, chosen.pinned, chosen.responses, trust=chosen.trust)
+
+
+def reloaded(stored: list[Record]) -> Conversation:
+    """The conversation as a restart reads it: from the last summary on."""
+    at = max((n for n, record in enumerate(stored) if isinstance(record, SummaryRecord)), default=-1)
+    if at < 0:
+        return Conversation(stored)
+    summary = stored[at]
+    assert isinstance(summary, SummaryRecord)
+    return Conversation.behind(at, summary, [stored[n] for n in summary.pinned], stored[summary.upto :])
+
+
+PIECE = st.one_of(
+    st.builds(lambda pinned, size: [said("x" * size, pinned=pinned)], st.booleans(), st.integers(0, 60)),
+    st.builds(lambda size: [answer("y" * size)], st.integers(0, 60)),
+    st.builds(lambda calls, size: batch(0, calls, "z" * size), st.integers(1, 3), st.integers(0, 60)),
+    st.just([NoteRecord(TURN, "limit", "few left")]),
+    st.builds(lambda keep, owed: (keep, owed), st.sampled_from([0.0, 0.2, 0.5, 0.9]), st.booleans()),
+)
+
+
+@given(st.lists(PIECE, max_size=24))
+def test_cmp_5_whatever_is_compacted_pairs_and_pinned_messages_stay_whole(pieces: list[object]) -> None:
+    """BR-118, BR-125: each batch in force is whole, each pinned message stands once, and a restart reads the same."""
+    conversation, stored = Conversation(), list[Record]()
+    for piece in pieces:
+        before = conversation.window()
+        seen = list(before)
+        if isinstance(piece, tuple):
+            made = summary_for(conversation, piece[0], owed=piece[1])
+            records: list[Record] = [] if made is None else [made]
+        else:
+            assert isinstance(piece, list)
+            records = piece
+        conversation.extend(records)
+        stored += records
+        window = list(conversation.window())
+        assert list(before) == seen, "CONV-2"
+        assert list(reloaded(stored).window()) == window, "CONV-1"
+        again = Conversation()
+        again.extend(stored)
+        assert list(again.window()) == window
+        for one in (conversation, reloaded(stored)):
+            assert [stored[one.index(at)] for at in range(len(one))] == window
+            assert one.stored == len(stored)
+            assert one.window().size_bytes == sum(record_bytes(record) for record in window)
+            assert one.window().responses == sum(isinstance(r, ResponseRecord | SummaryRecord) for r in stored)
+        assert problems(window) == []
+        pinned = [record for record in stored if isinstance(record, MessageRecord) and record.pinned]
+        assert [record for record in window if isinstance(record, MessageRecord) and record.pinned] == pinned
+        assert sum(isinstance(record, SummaryRecord) for record in window) <= 1
+
+
+@given(st.lists(PIECE.filter(lambda piece: isinstance(piece, list)), max_size=12), st.sampled_from([0.0, 0.3, 0.9]))
+def test_rec_1_what_is_owed_is_owed_behind_a_compaction_too(pieces: list[list[Record]], keep: float) -> None:
+    """A compaction while an answer is owed keeps all that no response has seen; so the last record owes it still."""
+    conversation = Conversation([record for piece in pieces for record in piece])
+    last = conversation.last
+    made = summary_for(conversation, keep, owed=owes_response(last))
+    if made is not None:
+        conversation.extend([made])
+        assert owes_response(conversation.last) == owes_response(last)
+        if owes_response(last):
+            assert conversation.last is last
+
+
+def test_cmp_2_what_comes_behind_the_plan_stays() -> None:
+    """BR-123: the summary says up to where it holds; records appended after that was fixed are kept."""
+    conversation = Conversation([said("x" * 900), answer(), said("later")])
+    made = summary_for(conversation, 0.2, owed=False)
+    assert made is not None
+    meanwhile = [answer("meanwhile"), said("and more")]
+    conversation.extend([*meanwhile, made])
+    assert list(conversation.window())[-2:] == meanwhile
+    assert next(iter(conversation.window())) is made
+
+
+def test_a_plan_keeps_the_newest_share_by_size() -> None:
+    """The suffix that stays is as large as its share allows, and no larger."""
+    conversation = Conversation([said("x" * 76) for _ in range(20)])
+    for keep, kept in ((0.0, 0), (0.26, 5), (0.5, 10), (0.99, 19)):
+        chosen = plan(conversation, keep, owed=False, least=0)
+        assert chosen is not None
+        assert chosen.cut == 20 - kept
+
+
+def test_there_is_nothing_to_replace_where_little_stands() -> None:
+    """An empty conversation, a summary alone, and less than is worth asking for have no plan."""
+    assert plan(Conversation(), 0.2, owed=False) is None
+    small = Conversation([said("x" * (WORTH_BYTES // 2))])
+    assert plan(small, 0.0, owed=False) is None
+    conversation = Conversation([said("x" * 2 * WORTH_BYTES), answer()])
+    made = summary_for(conversation, 0.0, owed=False)
+    assert made is not None
+    conversation.extend([made])
+    assert plan(conversation, 0.0, owed=False, least=0) is None, "only its own summary stands in it"
+
+
+def test_pinned_messages_alone_are_nothing_to_replace() -> None:
+    """What must stay frees nothing."""
+    assert plan(Conversation([said("x" * 5_000, pinned=True)]), 0.0, owed=False) is None
+
+
+@pytest.mark.parametrize(
+    ("trusts", "least"),
+    [
+        ([Trust.TRUSTED, Trust.TRUSTED], Trust.TRUSTED),
+        ([Trust.TRUSTED, Trust.WORKSPACE], Trust.WORKSPACE),
+        ([Trust.EXTERNAL, Trust.WORKSPACE], Trust.EXTERNAL),
+    ],
+)
+def test_a_summary_is_believed_as_the_least_of_what_it_was_made_from(
+    trusts: list[Trust], least: Trust
+) -> None:
+    """BR-180: the label survives a compaction, and the next one too."""
+    conversation = Conversation([said("x" * 900, trust=trust) for trust in trusts])
+    made = summary_for(conversation, 0.0, owed=False)
+    assert made is not None
+    assert made.trust is least
+    conversation.extend([made, said("y" * 900)])
+    again = summary_for(conversation, 0.0, owed=False)
+    assert again is not None
+    assert again.trust is least
