@@ -15,6 +15,7 @@ class Mutant(NamedTuple):
 
 
 TURN, ENDING, BATCH = "actors/turn.py", "actors/ending.py", "actors/batch.py"
+ANSWERING = "actors/answering.py"
 BATCHING, CUTTING, ANSWERS = "actors/batching.py", "actors/cutting.py", "actors/answers.py"
 MAILBOX, EVOLVE, PARKING = "actors/mailbox.py", "actors/evolve.py", "actors/parking.py"
 
@@ -105,7 +106,7 @@ MUTANTS = (
     # -- boundaries
     Mutant(
         "CON-1 sends enter behind an answer",
-        TURN,
+        ANSWERING,
         "(tell, Look(sends=False)))  # steering",
         "(tell, Look(sends=True)))  # steering",
     ),
@@ -173,8 +174,8 @@ MUTANTS = (
     Mutant(
         "TURN-3 cut forgets the ticket",
         CUTTING,
-        "    state = evolve(state, ticket=None, waiting=False, mail=())",
-        "    actions = []\n    state = evolve(state, ticket=None, waiting=False, mail=())",
+        "    state = evolve(state, ticket=None, waiting=False, mail=(), choosing=None)",
+        "    actions = []\n    state = evolve(state, ticket=None, waiting=False, mail=(), choosing=None)",
     ),
     Mutant(
         "TURN-3 failed commit forgets the ticket",
@@ -194,7 +195,7 @@ MUTANTS = (
     ),
     Mutant(
         "the estimate forgets results",
-        TURN,
+        ENDING,
         "return mail + sum(record_bytes(record) for record in state.pending)",
         "return mail",
     ),
@@ -250,8 +251,8 @@ MUTANTS = (
     Mutant(
         "ABT-4 abort consumes chosen mail",
         CUTTING,
-        "waiting=False, mail=())\n    if state.phase",
-        "waiting=False)\n    if state.phase",
+        "waiting=False, mail=(), choosing=None)\n    if state.comp",
+        "waiting=False, choosing=None)\n    if state.comp",
     ),
     Mutant("CLS-5 leaving consumes chosen mail", ENDING, "    state = evolve(state, mail=())\n", ""),
     Mutant(
@@ -312,13 +313,13 @@ MUTANTS = (
     ),
     Mutant("TRN-7 success does not forget", BATCHING, "counts.pop(key, None)", "pass"),
     Mutant("TRN-7 skipped counts as failed", BATCHING, "elif status is not ResultStatus.SKIPPED:", "else:"),
-    Mutant("TRN-7 repairs off by one", TURN, "if state.repairs >= bound", "if state.repairs > bound"),
-    Mutant("TRN-7 half answer dressed as whole", TURN, "    if stop in _STOPPED_SHORT:\n", "    if False:\n"),
-    Mutant("TRN-7 pause taken for an end", TURN, "    if stop is Stop.PAUSE_TURN:\n", "    if False:\n"),
+    Mutant("TRN-7 repairs off by one", ANSWERING, "if state.repairs >= bound", "if state.repairs > bound"),
+    Mutant("TRN-7 half answer dressed as whole", ANSWERING, "    if stop in _STOPPED_SHORT:\n", "    if False:\n"),
+    Mutant("TRN-7 pause taken for an end", ANSWERING, "    if stop is Stop.PAUSE_TURN:\n", "    if False:\n"),
     Mutant("TRN-7 answer stands beside a failure", ENDING, "    state = evolve(state, answer=None)\n", ""),
     Mutant(
         "TRN-7 answer that does not fit passes",
-        TURN,
+        ANSWERING,
         "            return _repair(state, read.text, now, tell)\n        text = read.json\n",
         "            pass\n        text = getattr(read, 'json', text)\n",
     ),
@@ -338,7 +339,7 @@ MUTANTS = (
     ),
     Mutant(
         "BUD-4 wrap-up told as done",
-        TURN,
+        ANSWERING,
         "    if state.exhausted is not None:\n        return ending.fail(state, state.exhausted, now, tell)\n",
         "",
     ),
