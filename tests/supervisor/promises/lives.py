@@ -8,13 +8,13 @@ import attrs
 import trio
 
 from actors import Agent, Context, Script, call, tool
+from actors.ids import MessageId
 from actors.messages import Lane, ReceiptState
 from actors.models.script import hang
 from actors.transcript import MessageRecord, ResultRecord
 from tests.supervisor.promises.world import EVERY_STATE, check, said
 
 if TYPE_CHECKING:
-    from actors.ids import MessageId
     from actors.ports import ModelRequest
     from supervisor import AgentRef, Receipt, Supervisor
     from supervisor.store.base import Reader
@@ -128,7 +128,7 @@ async def go_on(sup: Supervisor, life: Life) -> None:
     with trio.fail_after(1_000):
         for ref in refs:
             await ref.wait_idle()
-        while await sup.store.agents_with_work():
+        while await sup.store.agents_with_work():  # noqa: ASYNC110 - a store has no event
             await trio.sleep(1)
     await hold(sup.store, life)
     for message in life.accepted:

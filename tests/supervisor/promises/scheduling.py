@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import trio
-import trio._core._run as run  # noqa: PLC2701 - the only way; see above
+import trio._core._run as run
 from trio.testing import MockClock
 
 if TYPE_CHECKING:
@@ -56,16 +56,14 @@ class Sched:
 def scheduled(sched: Sched) -> Iterator[None]:
     """Let the hook order the tasks of every `trio.run` inside."""
     before = run._ALLOW_DETERMINISTIC_SCHEDULING, run._r
-    run._ALLOW_DETERMINISTIC_SCHEDULING, run._r = True, sched  # type: ignore[assignment]  # it has what is used
+    run._ALLOW_DETERMINISTIC_SCHEDULING, run._r = True, sched  # type: ignore[assignment,misc]  # it has what is used
     try:
         yield
     finally:
-        run._ALLOW_DETERMINISTIC_SCHEDULING, run._r = before
+        run._ALLOW_DETERMINISTIC_SCHEDULING, run._r = before  # type: ignore[misc]  # likewise
 
 
-def simulate(
-    fn: Callable[[], Awaitable[T]], sched: Sched, *instruments: trio.abc.Instrument
-) -> T:
+def simulate(fn: Callable[[], Awaitable[T]], sched: Sched, *instruments: trio.abc.Instrument) -> T:
     """Run under the hook and a clock that jumps."""
     with scheduled(sched):
         return trio.run(fn, clock=MockClock(autojump_threshold=0), instruments=instruments)

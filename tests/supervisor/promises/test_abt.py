@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import trio
+import trio.lowlevel
 
 from actors import Aborted, Child, Hooks, MessageHeld, RequestStarted, Steer, ToolStarted, TurnEnded, call, tool
 from actors.changes import Claim, Enqueue
@@ -14,10 +15,10 @@ from actors.transcript import ResultRecord, problems
 from tests.supervisor.promises.world import agent, check, has, messages, ops, quiet, texts, watched
 
 if TYPE_CHECKING:
-    from actors.changes import ChangeSet
-    from actors.ports import ModelRequest
-    from tests.supervisor.promises.world import World
     from trio.testing import MockClock
+
+    from actors.changes import ChangeSet
+    from tests.supervisor.promises.world import World
 
 
 def aborts(one: ChangeSet) -> bool:
@@ -74,8 +75,8 @@ async def test_abt_2_the_requesting_form_returns_when_durable_the_waiting_form_w
     """`abort()` returns behind its commit, before the loop has unwound; `wait_aborted()` behind that."""
 
     class Slow(Hooks):
-        async def after_turn(self, at: object, report: object) -> None:  # type: ignore[override]  # narrower
-            await trio.sleep(0)
+        async def after_turn(self, at: object, report: object) -> None:
+            await trio.lowlevel.checkpoint()
 
     async with world.open({"a": [hang()]}) as sup, watched(sup) as log:
         ref = await sup.start(agent(hooks=Slow()), "go")
@@ -260,8 +261,10 @@ async def test_abt_5_an_abort_takes_all_that_the_turn_waits_for(world: World, au
 async def test_abt_5_subtree_takes_every_child_and_where_nothing_runs_nothing_changes(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """`subtree=True` takes children that nobody waits for, also below an agent that is idle; an abort of idle agents
-    writes nothing."""
+    """`subtree=True` takes children that nobody waits for, also below an agent that is idle.
+
+    An abort of idle agents writes nothing.
+    """
     kid = agent("kid")
     lead = agent("lead", children=[Child(kid, background=True)])
     script = {"lead": [call("kid", task="x"), "idle now", "told"], "kid": [hang(), "later"]}
@@ -301,8 +304,3 @@ async def test_abt_6_a_hooks_answer_behind_the_abort_is_dropped(world: World, au
         assert "a late answer" not in await messages(sup.store, "a")
         assert len(log.of(TurnEnded)) == 1
         assert log.of(ToolStarted) == []
-
-
-async def _asked(_: ModelRequest) -> str:
-    await trio.lowlevel.checkpoint()
-    return ""

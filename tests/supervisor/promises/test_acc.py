@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from actors import AgentClosed, AgentSettled, Child, Hooks, LaneBound, Limits, MailboxFull, MessageTooLarge, PostRefused, Send, Steer, Unavailable, call
+from actors import (
+    AgentClosed,
+    AgentSettled,
+    Child,
+    Hooks,
+    LaneBound,
+    Limits,
+    MailboxFull,
+    MessageTooLarge,
+    PostRefused,
+    Send,
+    Steer,
+    Unavailable,
+    call,
+)
 from actors.changes import Enqueue
 from actors.messages import ReceiptState
 from tests.supervisor.promises.world import agent, check, enqueues, has, messages, ops, quiet, texts, watched
@@ -15,6 +29,7 @@ from tests.supervisor.promises.world import agent, check, enqueues, has, message
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
+    from actors.changes import ChangeSet
     from tests.supervisor.promises.world import World
 
 
@@ -61,8 +76,8 @@ async def test_acc_2_send_returns_when_the_commit_is_durable(world: World, autoj
         ref = await sup.start(agent())
         order: list[str] = []
 
-        async def after(one: object) -> None:
-            if enqueues("hello")(one):  # type: ignore[arg-type]  # it is a set
+        async def after(one: ChangeSet) -> None:
+            if enqueues("hello")(one):
                 await trio.sleep(5)
                 order.append("durable")
 
@@ -79,10 +94,10 @@ async def test_acc_2_a_refused_post_ends_its_receipt_and_is_an_event(world: Worl
         ref = await sup.start(agent())
         world.spy.refuse = enqueues("hello")
         receipt = ref.post("hello")
-        assert receipt.state is ReceiptState.PENDING
+        before = receipt.state
         with pytest.raises(Unavailable):
             await receipt.wait_accepted()
-        assert receipt.state is ReceiptState.REFUSED
+        assert (before, receipt.state) == (ReceiptState.PENDING, ReceiptState.REFUSED)
         (event,) = log.of(PostRefused)
         assert event.message == receipt.id
         assert await messages(sup.store, "a") == {}
@@ -166,7 +181,7 @@ async def test_acc_3_a_hooks_actions_are_one_commit(world: World, autojump_clock
         assert texts(await ref.transcript())[2:] == ["<first of all", ">two", "<and then", ">three"]
 
 
-async def test_acc_4_order_is_the_order_of_acceptance_also_over_a_restart(world: World, autojump_clock: MockClock) -> None:
+async def test_acc_4_order_is_that_of_acceptance_also_over_a_restart(world: World, autojump_clock: MockClock) -> None:
     """What was accepted before a restart is answered before what is accepted after it, and nothing is overwritten."""
     spec = agent()
     async with world.open({"a": lambda _: "ok"}) as sup:
@@ -189,8 +204,8 @@ async def test_acc_4_a_slow_sender_does_not_reorder_the_lane(world: World, autoj
     async with world.open({"a": lambda _: "ok"}) as sup:
         ref = await sup.start(agent(), "first")
 
-        async def after(one: object) -> None:
-            if enqueues("slow")(one):  # type: ignore[arg-type]  # it is a set
+        async def after(one: ChangeSet) -> None:
+            if enqueues("slow")(one):
                 await quiet(1)
 
         world.spy.after = after
@@ -200,7 +215,9 @@ async def test_acc_4_a_slow_sender_does_not_reorder_the_lane(world: World, autoj
             nursery.start_soon(ref.send, "quick")
         await ref.wait_idle()
         order = list(await messages(sup.store, "a"))
-        assert [text for text in texts(await ref.transcript()) if text.startswith("<")] == ["<" + text for text in order]
+        assert [text for text in texts(await ref.transcript()) if text.startswith("<")] == [
+            "<" + text for text in order
+        ]
 
 
 async def test_acc_5_nothing_new_from_the_moment_a_close_begins(world: World, autojump_clock: MockClock) -> None:
@@ -211,7 +228,7 @@ async def test_acc_5_nothing_new_from_the_moment_a_close_begins(world: World, au
         await ref.close()
         for way in (ref.send, ref.steer):
             with pytest.raises(AgentClosed):
-                await way("late")  # type: ignore[operator]  # both take one text
+                await way("late")
         assert [(await receipt.wait_report()).text for receipt in before] == ["ok", "ok"]
         await ref.wait_closed()
         with pytest.raises(AgentClosed):
@@ -220,7 +237,7 @@ async def test_acc_5_nothing_new_from_the_moment_a_close_begins(world: World, au
         assert "late" not in await messages(sup.store, "a")
 
 
-async def test_acc_6_mailboxes_are_bounded_and_a_full_lane_blocks_no_other(world: World, autojump_clock: MockClock) -> None:
+async def test_acc_6_lanes_are_bounded_and_a_full_one_blocks_no_other(world: World, autojump_clock: MockClock) -> None:
     """At the bound nothing is written, `steer` still enters, and a report has its reserved place."""
     limits = Limits(send=LaneBound(messages=2, message_bytes=200))
     async with world.open({"a": lambda _: "ok"}) as sup:
@@ -243,7 +260,10 @@ async def test_acc_6_a_childs_report_is_never_refused(world: World, autojump_clo
     """A background child's report enters a lane that is full: its place was reserved."""
     kid = agent("kid")
     lead = agent("lead", children=[Child(kid, background=True)], limits=Limits(send=LaneBound(messages=1)))
-    script = {"lead": [call("kid", task="x"), lambda _: "ok", "next", "last"], "kid": ["done it"]}
+    script: dict[str, list[object]] = {
+        "lead": [call("kid", task="x"), lambda _: "ok", "next", "last"],
+        "kid": ["done it"],
+    }
     release = trio.Event()
 
     async def slow(_: object) -> str:
@@ -266,15 +286,17 @@ async def test_acc_6_a_childs_report_is_never_refused(world: World, autojump_clo
         assert sum("Report of lead/kid" in text for text in asked) == 1
 
 
-async def test_acc_8_an_agent_with_an_unanswered_message_is_not_settled(world: World, autojump_clock: MockClock) -> None:
-    """While a message waits the agent is not idle: `wait_idle` does not return, and no event says settled; nor after
-    a restart."""
+async def test_acc_8_an_agent_that_owes_an_answer_is_not_settled(world: World, autojump_clock: MockClock) -> None:
+    """While a message waits the agent is not idle: `wait_idle` does not return, and no event says settled.
+
+    Nor after a restart.
+    """
     spec = agent()
     async with world.open({"a": ["one", "two"]}) as sup, watched(sup) as log:
         ref = await sup.start(spec, "1")
         await ref.send("2")
         await ref.wait_idle()
-        assert log.consumed("a") and len(log.consumed("a")) == 2
+        assert len(log.consumed("a")) == 2
         assert len(log.of(AgentSettled, "a")) == 1
         assert log.events.index(log.of(AgentSettled, "a")[0]) > max(
             log.events.index(event) for event in log.events if type(event).__name__ == "TurnEnded"
@@ -293,3 +315,70 @@ async def test_acc_8_an_agent_with_an_unanswered_message_is_not_settled(world: W
         await sup.resume()
         await ref.wait_idle()
         assert texts(await ref.transcript())[-2:] == ["<3", ">three"]
+
+
+async def test_acc_7_a_second_acceptance_under_a_key_is_the_first_one(world: World, autojump_clock: MockClock) -> None:
+    """Sent again under its key, by any way, before or after the answer, after a restart: one message, one report."""
+    spec = agent()
+    async with world.open({"a": ["one", "two"]}) as sup:
+        ref = await sup.start(spec)
+        first = await ref.send("hello", key="k")
+        again = await ref.send("hello", key="k")
+        posted = ref.post("hello", key="k")
+        await posted.wait_accepted()
+        assert first.id == again.id == posted.id
+        assert (await first.wait_report()).text == "one"
+        late = await ref.send("hello", key="k")
+        assert (await late.wait_report()).text == (await posted.wait_report()).text == "one"
+        await ref.wait_idle()
+        assert texts(await ref.transcript()) == ["<hello", ">one"]
+    async with world.open({"a": ["never"]}, agents=[spec]) as sup:
+        ref = await sup.find("a")
+        later = await ref.send("hello", key="k")
+        assert later.id == first.id
+        assert (await later.wait_report()).text == "one"
+
+
+async def test_acc_9_a_receipt_can_wait_at_any_time(world: World, autojump_clock: MockClock) -> None:
+    """A reply is there for who waits before the message is consumed, while its turn runs, and when it is long over."""
+
+    async def slow(_: object) -> str:
+        await trio.sleep(5)
+        return "the answer"
+
+    async with world.open({"a": slow}) as sup:
+        ref = await sup.start(agent())
+        receipt = await ref.send("hello")
+        got: list[str] = []
+
+        async def wait() -> None:
+            got.append((await receipt.wait_report()).text)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(wait)
+            await trio.sleep(2)
+            assert receipt.state is ReceiptState.CONSUMED
+            nursery.start_soon(wait)
+        await wait()
+        assert got == ["the answer"] * 3
+
+
+async def test_acc_8_what_was_written_though_its_sender_was_told_it_failed_is_answered(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """The ambiguous failure: a message that the store accepted is answered, and what comes later stands behind it."""
+    async with world.open({"a": lambda _: "ok"}) as sup:
+        ref = await sup.start(agent())
+
+        async def after(one: ChangeSet) -> None:
+            if enqueues("lost")(one):
+                msg = "the line broke"
+                raise Unavailable(msg)
+
+        world.spy.after = after
+        with pytest.raises(Unavailable):
+            await ref.send("lost")
+        await ref.send("next")
+        await ref.wait_idle()
+        await quiet()
+        assert texts(await ref.transcript()) == ["<lost", ">ok", "<next", ">ok"]

@@ -15,10 +15,11 @@ from actors.usage import Amounts
 from tests.supervisor.promises.world import agent, quiet, watched
 
 if TYPE_CHECKING:
+    from trio.testing import MockClock
+
     from actors.ports import ModelRequest
     from supervisor import Supervisor
     from tests.supervisor.promises.world import World
-    from trio.testing import MockClock
 
 
 class Priced:
@@ -38,8 +39,10 @@ def still(amounts: Amounts) -> Amounts:
 
 
 async def test_bud_2_parallel_calls_never_slip_through_a_limit(world: World, autojump_clock: MockClock) -> None:
-    """Twenty children ask at once under a tree's limit of ten calls: at every moment held + spent is within the limit
-    at every node, ten are admitted, and nothing stays held."""
+    """Twenty children ask at once under a tree's limit of ten calls.
+
+    At every moment held + spent is within the limit at every node, ten are admitted, and nothing stays held.
+    """
     kid = agent("kid", budget=Budget(model_calls=5))
     lead = agent("lead", children=[kid], budget=Budget(model_calls=10, on_exhausted="fail"))
     peak: list[int] = []
@@ -105,7 +108,7 @@ async def test_bud_7_spending_survives_a_restart_and_counts_in_every_ancestor_on
 
 
 async def spending(sup: Supervisor) -> dict[str, tuple[Amounts, Amounts]]:
-    """Per agent: what its row says it spent, which its account must say too, and what its account has with all below."""
+    """Per agent: what its row and its account say it spent, and what its account has with all below."""
     found = {}
     for row in await sup.tree():
         account = sup._parts.ledger.snapshot(row.agent)
@@ -119,7 +122,7 @@ async def test_bud_7_a_request_lost_in_a_crash_is_charged_what_it_had_reserved_o
 ) -> None:
     """A process that dies in the middle of a request has spent its reservation: row and ledger say so, once."""
     lead = agent("lead", budget=Budget(model_calls=3))
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the raise is the crash
         async with world.open({"lead": [hang()]}, hard=0.1) as sup:
             ref = await sup.start(lead, "go")
             await trio.sleep(1)
@@ -177,8 +180,10 @@ async def test_bud_9_figures_are_exact(world: World, autojump_clock: MockClock) 
 async def test_bud_9_without_a_price_cost_is_unknown_and_a_cost_limit_refuses(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """An unpriced model counts tokens and says that cost is unknown; under a cost limit it is refused with the way to
-    set a price; a free one costs nothing unless it is priced."""
+    """An unpriced model counts tokens and says that cost is unknown.
+
+    Under a cost limit it is refused with the way to set a price; a free one costs nothing unless it is priced.
+    """
     async with world.open(Priced({"a": ["one"], "b": ["never"]})) as sup, watched(sup) as log:
         report = await sup.run(agent("a"), "go")
         assert report.cost is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,7 +59,7 @@ def test_checkpoints_a_life_cancelled_at_any_step_loses_nothing(kind: str, tmp_p
         folder = tmp_path / str(at)
         folder.mkdir()
         try:
-            simulate(lambda: cut_at(World(kind, folder), cancel), Sched(0), cancel)  # noqa: B023 - run at once
+            simulate(partial(cut_at, World(kind, folder), cancel), Sched(0), cancel)
         except BaseException as error:
             error.add_note(f"replay: simulate(cut_at, Sched(0), CancelAt({at})) over a {kind} store")
             raise
@@ -100,19 +101,26 @@ async def fail_at(world: World, at: int, *, when: Fault, forever: bool) -> bool:
 @pytest.mark.parametrize("when", list(Fault), ids=[fault.value for fault in Fault])
 @pytest.mark.parametrize("kind", EVERY)
 def test_commits_a_life_whose_nth_commit_fails_loses_nothing(
-    kind: str, when: Fault, forever: bool, tmp_path: Path  # noqa: FBT001 - parametrised
+    kind: str,
+    when: Fault,
+    forever: bool,  # noqa: FBT001 - parametrised
+    tmp_path: Path,
 ) -> None:
-    """Failed at commit 1, 2, 3 …, before it was written or ambiguously after, once or from then on: nothing that was
-    accepted is lost, nothing is done twice, and the next owner finishes."""
+    """Failed at commit 1, 2, 3 …, before it was written or ambiguously after, once or from then on.
+
+    Nothing that was accepted is lost, nothing is done twice, and the next owner finishes.
+    """
     step = EVERY_COMMIT[kind]
     at = 1 if kind == "memory" else 1 + 2 * list(Fault).index(when) + forever  # in the file, one in four of each
     while True:
         folder = tmp_path / str(at)
         folder.mkdir()
         try:
-            hit = simulate(lambda: fail_at(World(kind, folder), at, when=when, forever=forever), Sched(0))  # noqa: B023 - run at once
+            hit = simulate(partial(fail_at, World(kind, folder), at, when=when, forever=forever), Sched(0))
         except BaseException as error:
-            error.add_note(f"replay: fail_at(world, {at}, when={when}, forever={forever}) over a {kind} store, Sched(0)")
+            error.add_note(
+                f"replay: fail_at(world, {at}, when={when}, forever={forever}) over a {kind} store, Sched(0)"
+            )
             raise
         if not hit:
             break
@@ -206,7 +214,7 @@ def test_orders_the_scheduler_hook_still_works(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         sched = Sched(seed, defer=0.5)
-        logs.append(simulate(lambda: wild_life(World("memory", folder), 4), sched))  # noqa: B023 - run at once
+        logs.append(simulate(partial(wild_life, World("memory", folder), 4), sched))
         assert sched.batches > 100
     assert logs[0] == logs[1]
     assert len(set(logs)) >= 2

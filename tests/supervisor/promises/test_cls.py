@@ -8,18 +8,18 @@ import pytest
 import trio
 
 from actors import AgentClosed, AgentEnded, Child, ToolStarted, TurnStarted, WaitCycle, call, tool
-from actors.changes import Enqueue, Intake, Shut
+from actors.changes import Intake, Shut
 from actors.messages import ReceiptState
 from actors.models.script import hang
 from tests.supervisor.promises.world import agent, check, has, messages, ops, quiet, texts, watched
 
 if TYPE_CHECKING:
-    from actors import Agent, Context
-    from supervisor import AgentRef
-    from actors.changes import ChangeSet
-    from actors.ports import ModelRequest
-    from tests.supervisor.promises.world import World
     from trio.testing import MockClock
+
+    from actors import Agent, Context
+    from actors.ports import ModelRequest
+    from supervisor import AgentRef
+    from tests.supervisor.promises.world import World
 
 
 async def slow(_: ModelRequest) -> str:
@@ -31,8 +31,10 @@ async def slow(_: ModelRequest) -> str:
 async def test_cls_1_close_is_a_barrier_and_all_callers_share_one_shutdown(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """The barrier is durable over the whole subtree when the first caller returns, later callers add nothing, and
-    what was admitted is answered."""
+    """The barrier is durable over the whole subtree when the first caller returns, later callers add nothing.
+
+    And what was admitted is answered.
+    """
     kid = agent("kid")
     lead = agent("lead", children=[Child(kid, background=True)])
     script = {"lead": [call("kid", task="x"), slow, slow, slow, slow], "kid": [slow]}
@@ -124,9 +126,7 @@ async def test_cls_2_what_could_not_be_answered_is_a_dead_letter(world: World, a
         assert await sup.resume() == ()
 
 
-async def test_cls_2_a_turn_that_stopped_halfway_is_settled_by_a_close(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_cls_2_a_turn_that_stopped_halfway_is_settled_by_a_close(world: World, autojump_clock: MockClock) -> None:
     """An agent that the store's failure suspended in the middle of a batch is closed on a valid conversation."""
 
     @tool
@@ -178,8 +178,10 @@ async def test_cls_3_leaves_first_and_a_closing_childs_report_lands_in_its_paren
 async def test_cls_4_past_the_grace_abort_past_hard_a_kill_and_what_still_runs_is_named(
     world: World, autojump_clock: MockClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A tool that ignores everything is aborted at the grace; the close ends in bounded time; on leaving, it is named
-    with where it is stuck."""
+    """A tool that ignores everything is aborted at the grace; the close ends in bounded time.
+
+    On leaving, it is named with where it is stuck.
+    """
 
     @tool
     async def deaf() -> str:
@@ -315,12 +317,12 @@ async def test_cls_5_close_on_exit_closes_all(world: World, autojump_clock: Mock
 async def test_cls_5_an_exception_in_the_body_suspends_at_once(world: World, autojump_clock: MockClock) -> None:
     """The body's exception comes out unwrapped, nothing waits for the grace, the store owes the work."""
     spec = agent()
-    with pytest.raises(KeyError):
+    with pytest.raises(KeyError):  # noqa: PT012 - the raise is what is tested
         async with world.open({"a": [hang()]}, grace=100) as sup, watched(sup) as log:
             await sup.start(spec, "1")
             await trio.sleep(1)
             began = trio.current_time()
-            raise KeyError("the body")  # noqa: EM101 - a test
+            raise KeyError("the body")
     assert trio.current_time() - began < 1
     assert log.of(ToolStarted) == []
     async with world.open({"a": ["?", "answered"]}, agents=[spec]) as sup:
@@ -328,7 +330,3 @@ async def test_cls_5_an_exception_in_the_body_suspends_at_once(world: World, aut
         await ref.wait_idle()
         assert texts(await ref.transcript())[0] == "<1"
         await check(sup.store)
-
-
-_ = Enqueue
-__: ChangeSet | None = None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from actors.changes import ChangeSet
     from actors.ports import ModelRequest
+    from supervisor import Receipt
     from tests.supervisor.promises.world import World
 
 
@@ -72,6 +73,7 @@ async def test_con_1_steering_during_the_last_response_is_answered_before_the_tu
 
 async def test_con_2_each_lane_drains_one_or_all_as_set(world: World, autojump_clock: MockClock) -> None:
     """By default steers enter together and sends one by one; a setting per lane turns each round."""
+
     async def slow(_: ModelRequest) -> str:
         await trio.sleep(1)
         return "ok"
@@ -111,7 +113,7 @@ async def test_con_3_a_message_withdrawn_under_the_claim_is_answered_by_nobody(
     """The claim of a message that was withdrawn meanwhile fails whole; the turn takes what is there instead."""
     async with world.open({"a": lambda _: "ok"}) as sup:
         ref = await sup.start(agent())
-        receipts = []
+        receipts: list[Receipt] = []
 
         async def before(one: ChangeSet) -> None:
             if has(one, Claim) and receipts and receipts[0].state is ReceiptState.QUEUED:
@@ -127,8 +129,10 @@ async def test_con_3_a_message_withdrawn_under_the_claim_is_answered_by_nobody(
 async def test_con_4_leaving_entering_and_the_owed_request_are_one_commit(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """The claim, the record, and the row that owes the request stand in one set; no commit leaves a message in two
-    places or none; memory changes behind it."""
+    """The claim, the record, and the row that owes the request stand in one set.
+
+    No commit leaves a message in two places or none; memory changes behind it.
+    """
     async with world.open({"a": ["one", "two"]}) as sup:
         ref = await sup.start(agent())
         lanes: list[int] = []
@@ -204,7 +208,7 @@ async def test_con_5_a_withdrawn_message_leaves_no_turn_behind(world: World, aut
     """Where the work is gone before the turn took it, no request is made and nothing is owed."""
     async with world.open({"a": lambda _: "never"}) as sup, watched(sup) as log:
         ref = await sup.start(agent())
-        receipts = []
+        receipts: list[Receipt] = []
 
         async def before(one: ChangeSet) -> None:
             if has(one, Claim) and receipts[0].state is ReceiptState.QUEUED:

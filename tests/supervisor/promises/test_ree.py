@@ -15,11 +15,12 @@ from tests.supervisor.promises.world import agent, messages, quiet, texts
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from trio.testing import MockClock
+
     from actors import Context
     from actors.ports import ModelRequest
     from supervisor import AgentRef, Receipt
     from tests.supervisor.promises.world import World
-    from trio.testing import MockClock
 
 
 async def test_ree_1_requesting_is_always_allowed(world: World, autojump_clock: MockClock) -> None:
@@ -81,8 +82,10 @@ async def test_ree_1_a_tool_may_ask_for_the_abort_of_its_own_turn(world: World, 
 
 
 async def test_ree_2_a_childs_question_completes_its_ancestors_wait(world: World, autojump_clock: MockClock) -> None:
-    """The child's `ask` ends the parent's wait with the question; the parent's answer ends the child's `ask`, and the
-    parent waits again for the same child."""
+    """The child's `ask` ends the parent's wait with the question.
+
+    The parent's answer ends the child's `ask`, and the parent waits again for the same child.
+    """
     answers: list[str] = []
 
     @tool
@@ -132,9 +135,7 @@ async def test_ree_2_a_grandchilds_question_passes_through(world: World, autojum
         assert report.text == "all done", texts(await ref.transcript())
 
 
-async def test_ree_2_a_question_left_open_ends_with_its_ancestors_turn(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_ree_2_a_question_left_open_ends_with_its_ancestors_turn(world: World, autojump_clock: MockClock) -> None:
     """A parent that ends its turn without answering leaves nobody hanging."""
     caught: list[BaseException] = []
 
@@ -149,7 +150,9 @@ async def test_ree_2_a_question_left_open_ends_with_its_ancestors_turn(
 
     kid = agent("kid", tools=[consult])
     lead = agent("lead", children=[kid])
-    async with world.open({"lead": [call("kid", task="x"), "I do not care"], "kid": [call("consult"), "so be it"]}) as sup:
+    async with world.open(
+        {"lead": [call("kid", task="x"), "I do not care"], "kid": [call("consult"), "so be it"]}
+    ) as sup:
         ref = await sup.start(lead, "go")
         assert (await ref.wait_report()).text == "I do not care"
         await (await sup.find("lead/kid")).wait_idle()
@@ -170,8 +173,10 @@ WAITS: dict[str, Callable[[AgentRef], Awaitable[object]]] = {
 async def test_ree_2_a_wait_for_oneself_is_refused_and_changes_nothing(
     world: World, autojump_clock: MockClock, wait: str
 ) -> None:
-    """Each waiting form, for the agent's own turn: refused at once, with the path, naming the requesting form; nothing
-    was sent."""
+    """Each waiting form, for the agent's own turn: refused at once, with the path, naming the requesting form.
+
+    Nothing was sent.
+    """
     caught: list[WaitCycle] = []
 
     @tool
@@ -226,9 +231,7 @@ async def test_ree_2_a_cycle_of_any_length_is_refused_with_its_whole_path(
         assert list(await messages(sup.store, "a")) == ["go"], "nothing was sent by the refused ask"
 
 
-async def test_ree_3_code_that_outlived_its_turn_is_not_refused_for_it(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_ree_3_code_that_outlived_its_turn_is_not_refused_for_it(world: World, autojump_clock: MockClock) -> None:
     """A task that a tool left running in somebody else's nursery may wait for the agent: no turn waits for it."""
     got: list[str] = []
 
@@ -278,7 +281,7 @@ async def test_ree_3_a_tool_left_behind_by_an_abort_still_counts(world: World, a
 async def test_ree_4_one_agents_turn_may_wait_for_anothers_and_reports_upward_are_safe(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """A tool waits for agents beside and below; a background child reports to a parent that is busy, without waiting."""
+    """A tool waits for agents beside and below; a background child reports to a busy parent without waiting."""
 
     @tool
     async def consult(ctx: Context) -> str:
@@ -331,8 +334,10 @@ async def test_ree_5_tasks_that_a_tool_starts_count_as_the_tool(world: World, au
 
 
 async def test_ree_5_threads_that_a_tool_enters_through_trio_count_as_the_tool(world: World) -> None:
-    """From a thread of the tool, back through Trio, a wait for the agent is refused; so it is from a sync tool, whose
-    thread is Trio's own. On the real clock: threads know no other."""
+    """From a thread of the tool, back through Trio, a wait for the agent is refused.
+
+    So it is from a sync tool, whose thread is Trio's own. On the real clock: threads know no other.
+    """
     caught: list[type] = []
 
     async def try_it(ref: AgentRef) -> None:

@@ -103,8 +103,10 @@ async def test_req_2_the_next_request_waits_for_the_stream_of_the_aborted_one(
 async def test_req_2_the_next_request_waits_for_tools_left_behind_at_most_hard_seconds(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """A deaf tool holds the next request up until it is done, at most `hard_s`; then it is named, the model is told,
-    and the tool keeps its resource keys; a new abort waits for neither."""
+    """A deaf tool holds the next request up until it is done, at most `hard_s`.
+
+    Then it is named, the model is told, and the tool keeps its resource keys; a new abort waits for neither.
+    """
     order: list[str] = []
 
     @tool(resource=lambda name, seconds: "one")

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from actors import (
-    Limits,
     LimitReached,
+    Limits,
     NoteWritten,
     RequestFailed,
     Response,
@@ -19,6 +19,7 @@ from actors import (
     TurnStarted,
     Unavailable,
     call,
+    overloaded,
     rejected,
     tool,
 )
@@ -26,12 +27,12 @@ from actors.changes import Append, OutcomeRow, Put
 from actors.errors import Rejected
 from actors.models.script import hang, thought
 from actors.transcript import NoteRecord, ResponseRecord, ResultRecord, Stop, TextBlock, problems
-from tests.supervisor.promises.world import agent, check, has, ops, quiet, texts, watched
+from supervisor.store.faults import PassingReader
+from tests.supervisor.promises.world import agent, check, ops, quiet, texts, watched
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
-    from actors.changes import ChangeSet
     from actors.ports import ModelRequest
     from tests.supervisor.promises.world import World
 
@@ -67,8 +68,6 @@ async def test_trn_1_a_turn_answers_the_durable_conversation(world: World, autoj
 
 async def test_trn_1_catching_up_costs_what_is_new(memory: World, autojump_clock: MockClock) -> None:
     """However long the conversation, a turn reads no record again and commits only its own."""
-    from supervisor.store.faults import PassingReader  # noqa: PLC0415 - only here
-
     reads: list[int] = []
     original = PassingReader.read_records
 
@@ -117,8 +116,6 @@ async def test_trn_2_a_later_success_in_the_turn_drops_the_need_for_the_note(
     world: World, autojump_clock: MockClock
 ) -> None:
     """An attempt that failed inside a request that then succeeded leaves no note."""
-    from actors import overloaded  # noqa: PLC0415 - only here
-
     async with world.open({"a": [overloaded(retry_after=2), "fine"]}) as sup:
         ref = await sup.start(agent(), "go")
         assert (await ref.wait_report()).text == "fine"
@@ -137,7 +134,7 @@ async def test_trn_3_a_turn_that_cannot_read_writes_nothing(world: World, autoju
             msg = "the disk is gone"
             raise Unavailable(msg)
 
-        good, world.spy.read_records = world.spy.read_records, broken  # type: ignore[method-assign]  # a broken disk
+        good, world.spy.read_records = world.spy.read_records, broken  # type: ignore[method-assign,assignment]  # a broken disk
         ref = await sup.find("a")
         await ref.send("2")
         await quiet()
@@ -150,8 +147,10 @@ async def test_trn_3_a_turn_that_cannot_read_writes_nothing(world: World, autoju
 
 
 async def test_trn_4_one_terminal_event_per_response_and_per_turn(world: World, autojump_clock: MockClock) -> None:
-    """Answered, failed, aborted, steered: each response has one ResponseEnded or RequestFailed, each turn one
-    TurnEnded and one outcome in the store."""
+    """Answered, failed, aborted, steered.
+
+    Each response has one ResponseEnded or RequestFailed, each turn one TurnEnded and one outcome in the store.
+    """
     script = {"a": [call("add", a=1), "one", rejected(), ("half", hang()), "last"]}
     async with world.open(script) as sup, watched(sup) as log:
         ref = await sup.start(agent(tools=[add]), "1")

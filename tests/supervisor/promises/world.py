@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -13,22 +14,22 @@ from actors.changes import Claim, Enqueue
 from actors.errors import Unavailable
 from actors.ids import MessageId, tree_of
 from actors.messages import ReceiptState
-from actors.transcript import MessageRecord, ResultRecord, problems
+from actors.transcript import MessageRecord, ResponseRecord, ResultRecord, problems
 from supervisor import AgentRef, Supervisor, open_supervisor
+from supervisor.store.base import Store, Then
 from supervisor.store.faults import PassingReader
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
-    from pathlib import Path
 
     from actors import Event
-    from actors.changes import AgentRow, ChangeSet, Operation, Values
-    from actors.ids import AgentId, TreeId
+    from actors.changes import AgentRow, ChangeSet, Values
+    from actors.ids import TreeId
     from actors.transcript import Record
     from actors.watching import Subscription
-    from supervisor.store.base import Reader, Store, StoreStatistics
+    from supervisor.store.base import Reader, StoreStatistics
 
 EVERY_STATE: Final = tuple(state for state in ReceiptState if state not in (ReceiptState.PENDING, ReceiptState.REFUSED))
 
@@ -43,7 +44,7 @@ class Spy(PassingReader):
     Attributes:
         sets: those that were written. refuse: those for which it is true are not written, and fail.
         before, after: awaited around each commit, shielded, as a commit is.
-        commits: how many were asked for. own_fails: ownership is refused.
+        commits: how many were asked for.
     """
 
     def __init__(self, store: Store) -> None:
@@ -54,7 +55,7 @@ class Spy(PassingReader):
         self.before: Callable[[ChangeSet], Awaitable[None]] = _nothing
         self.after: Callable[[ChangeSet], Awaitable[None]] = _nothing
 
-    async def commit(self, change_set: ChangeSet) -> Values:
+    async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
         self.commits += 1
         with trio.CancelScope(shield=True):
             await self.before(change_set)
@@ -65,6 +66,8 @@ class Spy(PassingReader):
         self.sets.append(change_set)
         with trio.CancelScope(shield=True):
             await self.after(change_set)
+        if then is not None:
+            then(values)
         return values
 
     async def own(self, tree: TreeId) -> int:
@@ -178,7 +181,7 @@ def texts(records: tuple[Record, ...] | list[Record]) -> list[str]:
                 shown.append("<" + said(content))
             case ResultRecord(content=content, status=status):
                 shown.append(f"={status.value}:{said(content)}")
-            case _ if hasattr(record, "blocks"):
+            case ResponseRecord():
                 calls = "".join(f" {block.name}()" for block in record.calls)
                 shown.append(">" + record.text + calls)
             case _:
@@ -259,7 +262,3 @@ async def started(sup: Supervisor, spec: Agent, task: object = None, **options: 
 def claims(change_set: ChangeSet) -> list[tuple[MessageId, ...]]:
     """What a set takes out of mailboxes."""
     return [operation.messages for operation in ops(change_set, Claim)]
-
-
-Operations = "tuple[Operation, ...]"
-Path_ = "AgentId"
