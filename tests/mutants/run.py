@@ -29,7 +29,11 @@ import trio
 
 sys.path[0] = str(Path(__file__).parent)
 
-from core import MUTANTS, Mutant  # type: ignore[import-not-found]  # noqa: E402 - run as a script, from anywhere
+import approvals  # type: ignore[import-not-found]  # noqa: E402 - run as a script, from anywhere
+import core  # type: ignore[import-not-found]  # noqa: E402 - likewise
+from core import Mutant  # noqa: E402 - likewise
+
+MUTANTS = (*core.MUTANTS, *approvals.MUTANTS)
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADED = (attrs, cattrs, docstring_parser, hypothesis.stateful, jsonschema_rs, msgspec, trio)
@@ -37,6 +41,7 @@ LOADED = (attrs, cattrs, docstring_parser, hypothesis.stateful, jsonschema_rs, m
 COPIED = ("actors", "supervisor", "tests/actors", "tests/conftest.py", "pyproject.toml")
 FIRST = {
     "actors/answers.py": "test_answers",
+    "actors/approving.py": "test_approving",
     "actors/batch.py": "test_batch",
     "actors/batching.py": "test_batching",
     "actors/ending.py": "test_ending",
@@ -52,7 +57,10 @@ OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "-W", QUIET)
 
 def test_files(mutant: Mutant | None) -> list[str]:
     """The core's tests, those nearest to the mutant first, the search last."""
-    names = [*FIRST.values(), *(path.stem for path in sorted((ROOT / "tests/actors").glob("test_turn_*.py")))]
+    names = [
+        *dict.fromkeys(FIRST.values()),
+        *(path.stem for path in sorted((ROOT / "tests/actors").glob("test_turn_*.py"))),
+    ]
     near = FIRST.get(mutant.file) if mutant is not None else None
     names.sort(key=lambda name: (name == "test_turn_machine", name != near))
     return [f"tests/actors/{name}.py" for name in names]
