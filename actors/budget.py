@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -42,6 +43,10 @@ def _count_field() -> int | None:
     return field
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 @attrs.frozen
 class Budget:
     """What an agent and all below it may spend. None is no limit, 0 is nothing left.
@@ -71,10 +76,12 @@ class Budget:
         """Refuse contradictions where the budget is written."""
         if self.usd is not None:
             picodollars(self.usd)
-        if self.seconds is not None and not self.seconds >= 0:
-            msg = f"Budget(seconds=...) is a number from 0, or None for no limit; got {self.seconds!r}"
+        seconds = self.seconds
+        if seconds is not None and not (_is_number(seconds) and 0 <= seconds < math.inf):
+            msg = f"Budget(seconds=...) is a finite number from 0, or None for no limit; got {seconds!r}"
             raise UsageError(msg)
-        if not 0 <= self.soft <= self.critical <= 1:
+        shares = _is_number(self.soft) and _is_number(self.critical)
+        if not (shares and 0 <= self.soft <= self.critical <= 1):
             msg = f"Budget needs 0 <= soft <= critical <= 1; got soft={self.soft!r}, critical={self.critical!r}"
             raise UsageError(msg)
         if self.on_exhausted not in ON_EXHAUSTED:
@@ -144,6 +151,21 @@ class Limits:
     hard_s: float = 10.0
     approvals: int = 20
     approve_s: float | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse bounds under which nothing could ever happen."""
+        for name in ("model_calls_per_turn", "invalid_responses", "identical_failures", "parallel_calls", "attempts"):
+            self._check(name, getattr(self, name), 1)
+        for name in ("calls_per_response", "result_chars"):
+            self._check(name, getattr(self, name), 1)
+        for name in ("output_repairs", "approvals", "first_event_s", "between_events_s", "hard_s"):
+            self._check(name, getattr(self, name), 0)
+
+    @staticmethod
+    def _check(name: str, value: object, least: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
+            msg = f"Limits({name}=...) is a number from {least}; got {value!r}"
+            raise UsageError(msg)
 
 
 DEFAULT_LIMITS: Final = Limits()

@@ -33,30 +33,23 @@ class MailboxStatistics:
 class Mailbox:
     """The waiting messages of one agent.
 
+    Attributes:
+        seen: the highest seq that was told here. next_seq: the one that is told next, where that is known.
+
     Invariants:
         MAIL-1 each lane is sorted by seq. MAIL-2 every message in it is queued or held; control is never held.
         MAIL-3 a message that is told before an earlier one waits for it: seqs have no gaps, so none is lost (ACC-4).
     """
 
-    __slots__ = ("_early", "_held", "_lanes", "_next", "_seen")
+    __slots__ = ("_early", "_held", "_lanes", "next_seq", "seen")
 
     def __init__(self, waiting: Iterable[Queued] = ()) -> None:
         self._lanes: dict[Lane, list[Queued]] = {Lane.CONTROL: [], Lane.STEER: [], Lane.SEND: []}
         self._held: set[MessageId] = set()
-        self._next: int | None = None
-        self._seen = 0
+        self.next_seq: int | None = None
+        self.seen = 0
         self._early: dict[int, Queued | None] = {}
-        self.load(waiting)
-
-    def load(self, waiting: Iterable[Queued]) -> None:
-        """Take what the store has; which seq comes next is not known from it."""
-        for queued in waiting:
-            self._place(queued)
-
-    @property
-    def seen(self) -> int:
-        """The highest seq that was told here."""
-        return self._seen
+        self.reload(waiting, 0)
 
     def reload(self, waiting: Iterable[Queued], seen: int) -> None:
         """Take the store's word for every message up to `seen`, told before it was read; later ones stay."""
@@ -69,37 +62,33 @@ class Mailbox:
             lane.clear()
         for queued in kept.values():
             self._place(queued)
-        if self._next is not None:  # its sender may not have told of it yet: it must not enter twice
+        if self.next_seq is not None:  # its sender may not have told of it yet: it must not enter twice
             self._early = {seq: early for seq, early in self._early.items() if seq > known}
-            self._next = max(self._next, known + 1)
+            self.next_seq = max(self.next_seq, known + 1)
             self._enter_early()
-
-    def begin(self) -> None:
-        """The agent is new: its first message will have seq 1."""
-        self._next = 1
 
     def add(self, queued: Queued) -> None:
         """Take a message that was accepted; commits of many senders may be told out of order (MAIL-3)."""
         seq = queued.seq
         if seq < self._told:
             return  # it was read from the store before its sender told of it
-        if self._next is not None and seq > self._next:
+        if self.next_seq is not None and seq > self.next_seq:
             control = queued.envelope.lane is Lane.CONTROL  # it overtakes whatever waits
             self._early[seq] = None if control else queued
             if control:
                 self._place(queued)
             return
         self._place(queued)
-        self._next = seq + 1
+        self.next_seq = seq + 1
         self._enter_early()
 
     def _enter_early(self) -> None:
         """Messages that waited for the one before them come in."""
-        while self._next in self._early:
-            early = self._early.pop(self._next)
+        while self.next_seq in self._early:
+            early = self._early.pop(self.next_seq)
             if early is not None:
                 self._place(early)
-            self._next += 1
+            self.next_seq += 1
 
     def catch_up(self, waiting: Iterable[Queued]) -> None:
         """Take what the store has and nobody told of: a commit that failed for its sender may have been written."""
@@ -111,15 +100,15 @@ class Mailbox:
             if early is not None:
                 self._place(early)
         self._early.clear()
-        self._next = max(self._seen + 1, told)
+        self.next_seq = max(self.seen + 1, told)
 
     @property
     def _told(self) -> int:
         """The least seq that nothing is known of."""
-        return self._seen + 1 if self._next is None else self._next
+        return self.seen + 1 if self.next_seq is None else self.next_seq
 
     def _place(self, queued: Queued) -> None:
-        self._seen = max(self._seen, queued.seq)
+        self.seen = max(self.seen, queued.seq)
         lane = self._lanes[queued.envelope.lane]
         if queued.state is ReceiptState.HELD:
             self._held.add(queued.envelope.id)
@@ -143,11 +132,9 @@ class Mailbox:
         """Mark messages as held by an abort (ABT-4)."""
         self._held.update(messages)
 
-    def release(self) -> tuple[MessageId, ...]:
-        """Mark every held message as queued again; returns which."""
-        held = tuple(sorted(self._held))
-        self._held.clear()
-        return held
+    def release(self, messages: Iterable[MessageId]) -> None:
+        """Mark messages as queued again."""
+        self._held.difference_update(messages)
 
     def has(self, message: MessageId) -> bool:
         """Whether a message waits here."""

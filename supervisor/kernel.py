@@ -104,19 +104,23 @@ class Kernel:
             StoreError, MailboxError, UnknownPath: nothing was written.
         """
         epoch = self.epochs[tree] if fenced else None
+
+        def then(
+            values: Values,
+        ) -> None:  # in the order of commits, or memory would end in another state than the store
+            if first is not None:
+                first()
+            for operation, value in zip(operations, values, strict=True):
+                if type(operation) in _SEEN_IN_MEMORY:
+                    self._apply(operation, value)
+
         try:
-            values = await self.store.commit(ChangeSet(tree, epoch, operations))
+            return await self.store.commit(ChangeSet(tree, epoch, operations), then)
         except StoreError:
             for operation in operations:
                 if isinstance(operation, Enqueue) and operation.envelope.to in self.actors:
                     self.nursery.start_soon(self._catch_up, operation.envelope.to)
             raise
-        if first is not None:
-            first()
-        for operation, value in zip(operations, values, strict=True):
-            if type(operation) in _SEEN_IN_MEMORY:
-                self._apply(operation, value)
-        return values
 
     async def store_counter(self, name: str) -> int:
         """The next value of a counter that all processes share, from 1."""
@@ -170,7 +174,7 @@ class Kernel:
             if to is ReceiptState.HELD:
                 actor.mailbox.hold(messages)
             else:
-                actor.mailbox.release()
+                actor.mailbox.release(messages)
                 actor.wake()
 
     def _arrived(self, queued: Queued) -> None:
@@ -274,7 +278,7 @@ class Kernel:
             self.replies.claimed(row.open.consumed, turn_id(row.agent, row.open.number))
         known = {queued.seq for queued in stored.queued}
         early = (queued for queued in self._early.pop(row.agent, ()) if queued.seq not in known)
-        actor.mailbox.load((*stored.queued, *early))
+        actor.mailbox.reload((*stored.queued, *early), 0)
         self.actors[row.agent] = actor
         self.adopted(actor)
         return actor
@@ -282,7 +286,7 @@ class Kernel:
     def settle_in_new(self, row: AgentRow, spec: Agent) -> Actor:
         """The actor of an agent that is about to be committed; its task arrives with the commit."""
         actor = self.make_actor(spec, row)
-        actor.mailbox.begin()
+        actor.mailbox.next_seq = 1
         self.actors[row.agent] = actor
         return actor
 

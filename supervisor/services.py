@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.changes import AgentRow, Put
-from actors.errors import Exhausted, UsageError
+from actors.changes import AgentRow, Enqueue, Put
+from actors.errors import AgentClosed, Exhausted, UsageError
 from actors.happenings import ApprovalAsked, ApprovalDecided
 from actors.ids import request_id, tree_of, turn_id
+from actors.messages import Purpose
 from actors.moves import Looked
 from actors.ports import ModelRequest, goes_along
 from actors.selection import OWN, Choice
@@ -41,6 +42,10 @@ if TYPE_CHECKING:
 
 CHARGED_US: Final = 10_000
 """How many active microseconds are charged at once."""
+
+
+def _is_report(operation: Operation) -> bool:
+    return isinstance(operation, Enqueue) and operation.envelope.purpose is Purpose.REPORT
 
 
 @final
@@ -128,7 +133,13 @@ class Services:
 
     async def commit(self, operations: tuple[Operation, ...]) -> Values:
         """Make operations durable, then true in memory; active seconds are charged with the row that counts them."""
-        values = await self._kernel.commit(self._tree, operations)
+        try:
+            values = await self._kernel.commit(self._tree, operations)
+        except AgentClosed:
+            rest = tuple(operation for operation in operations if not _is_report(operation))
+            if len(rest) == len(operations):
+                raise
+            values = await self._kernel.commit(self._tree, rest)  # the parent is gone: the report has no reader
         standing = self._parts.standing
         if standing.any:  # its loop will wait again; then it may be only for such as stand still
             self._token.run_sync_soon(standing.look, self.agent, idempotent=True)

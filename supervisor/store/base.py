@@ -6,7 +6,8 @@ that is not its owner's, a row written twice, a message claimed twice, a lane ov
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import attrs
 
@@ -17,6 +18,9 @@ from actors.messages import Lane, Queued, ReceiptState
 if TYPE_CHECKING:
     from actors.ids import TreeId
     from actors.transcript import Record
+
+Then: TypeAlias = Callable[[Values], None]
+"""Hears of a commit, in the order of commits."""
 
 PAGE: Final = 1_000
 """How many rows a read of something that grows for ever hands out at once."""
@@ -171,11 +175,14 @@ class Store(Reader, Protocol):
         STORE-6 epochs of a tree rise; a set of an old one writes nothing.
     """
 
-    async def commit(self, change_set: ChangeSet) -> Values:
+    async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
         """Write a change set, all or none.
 
         Args:
             change_set: what to write.
+            then: called with what the operations return, on the Trio thread, once the set is durable: in the order
+                of commits, whatever order the tasks that wait for them go on in. It does not wait; what it raises
+                is raised here.
 
         Returns:
             What each operation returns, in order.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from actors.messages import Queued, ReceiptState
     from actors.transcript import Record
 
-    from .base import MessageView, Store, StoredAgent, StoreStatistics
+    from .base import MessageView, Store, StoredAgent, StoreStatistics, Then
 
 from .base import PAGE
 
@@ -143,11 +143,11 @@ class FaultyStore(PassingReader):
     def __repr__(self) -> str:
         return f"<FaultyStore at={self._at} {self.commits} commits, {self.faults} faults of {self._store!r}>"
 
-    async def commit(self, change_set: ChangeSet) -> Values:
+    async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
         """Write a change set, as `Store.commit`, or fail it."""
         self.commits += 1
         if not self._at or not (self.commits == self._at or (self._forever and self.commits > self._at)):
-            return await self._store.commit(change_set)
+            return await self._store.commit(change_set, then)
         self.faults += 1
         if self._when is Fault.AFTER:
             await self._store.commit(change_set)

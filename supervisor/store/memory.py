@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from actors.messages import ReceiptState
     from actors.transcript import Record
 
+    from .base import Then
     from .memory_rows import Message
 
 
@@ -161,9 +162,12 @@ class MemoryStore(MemoryReader):
     def __repr__(self) -> str:
         return f"<MemoryStore {len(self._tables.agents)} agents, {self._commits} commits>"
 
-    async def commit(self, change_set: ChangeSet) -> Values:
+    async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
         """Write a change set, as `Store.commit`; it does not yield."""
-        return self.commit_nowait(change_set)
+        values = self.commit_nowait(change_set)
+        if then is not None:
+            then(values)
+        return values
 
     def commit_nowait(self, change_set: ChangeSet) -> Values:
         """Write a change set from synchronous code; the same as `commit`."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from actors.messages import Queued, ReceiptState
     from actors.transcript import Record
 
-    from .base import MessageView, StoredAgent
+    from .base import MessageView, StoredAgent, Then
     from .sqlite_thread import Result
 
 CLOSE_S: Final = 30.0
@@ -169,9 +169,9 @@ class SqliteStore(SqliteReader):
             None if inline else Thread("callboard-writes", writer.write, last=writer.close)
         )
 
-    async def commit(self, change_set: ChangeSet) -> Values:
+    async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
         """Write a change set, as `Store.commit`."""
-        return await self._write(change_set)
+        return await self._write(change_set, then)
 
     def commit_nowait(self, change_set: ChangeSet) -> Values:
         """Write a change set from synchronous code; for a store opened with `inline=True` only."""
@@ -185,12 +185,15 @@ class SqliteStore(SqliteReader):
         assert isinstance(epoch, int)
         return epoch
 
-    async def _write(self, one: ChangeSet | Own) -> Values:
+    async def _write(self, one: ChangeSet | Own, then: Then | None = None) -> Values:
         self._check_open()
         if self._writes is not None:
-            return cast("Values", await self._writes.do(one))
+            return cast("Values", await self._writes.do(one, then=then))
         await trio.lowlevel.cancel_shielded_checkpoint()
-        return cast("Values", self._writer.write([one])[0].unwrap())
+        values = cast("Values", self._writer.write([one])[0].unwrap())
+        if then is not None:
+            then(values)
+        return values
 
     def statistics(self) -> StoreStatistics:
         """What it has done so far."""

@@ -11,6 +11,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
+import outcome
 import trio
 
 from actors.errors import Unavailable
@@ -18,7 +19,6 @@ from actors.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import outcome
 
 MAX_GROUP: Final = 128
 """Entries of one group: beyond it nothing is gained, and the first of the group waits longer."""
@@ -51,17 +51,18 @@ class Thread(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    async def do(self, what: T, *, given_up: bool = False) -> Any:
+    async def do(self, what: T, *, given_up: bool = False, then: Callable[[Any], None] | None = None) -> Any:
         """Have it done.
 
         Args:
             what: to do.
             given_up: whether a cancellation ends the wait at once (the work goes on, its outcome is dropped);
                 otherwise it has no effect here.
+            then: called with the value, in the order of work, before any waiter of the group goes on.
         """
         if self._closing:
             raise Unavailable("the store is closed; open it again")
-        waiter = _Waiter(trio.lowlevel.current_task())
+        waiter = _Waiter(trio.lowlevel.current_task(), then)
 
         def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
             if not given_up:
@@ -117,13 +118,26 @@ class Thread(Generic[T]):
 class _Waiter:
     """A task that waits, or None once it gave up."""
 
-    __slots__ = ("task",)
+    __slots__ = ("task", "then")
 
-    def __init__(self, task: trio.lowlevel.Task) -> None:
+    def __init__(self, task: trio.lowlevel.Task, then: Callable[[Any], None] | None) -> None:
         self.task: trio.lowlevel.Task | None = task
+        self.then = then
 
 
 def _hand_out(waiters: list[_Waiter], results: list[Result]) -> None:
     for waiter, result in zip(waiters, results, strict=True):
+        told = result if waiter.then is None else _told(waiter.then, result)
         if waiter.task is not None:
-            trio.lowlevel.reschedule(waiter.task, result)
+            trio.lowlevel.reschedule(waiter.task, told)
+
+
+def _told(then: Callable[[Any], None], result: Result) -> Result:
+    """Say it first, in the order of work: Trio lets the tasks of a group go on in any order."""
+    if isinstance(result, outcome.Error):
+        return result
+    try:
+        then(result.value)
+    except Exception as error:  # noqa: BLE001 - it is the waiter's to hear, and no other's
+        return outcome.Error(error)
+    return result
