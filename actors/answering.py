@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from . import ending
 from .errors import LimitReached
-from .evolve import evolve
 from .fitting import Refusal
 from .happenings import ResponseEnded
 from .ids import turn_id
@@ -45,7 +44,8 @@ def answered(state: TurnState, stop: Stop, now: float, tell: Tell) -> Step:
     """A response without calls: the answer, half of one, or one that must be asked for again."""
     text = state.last_text
     if stop is Stop.PAUSE_TURN:
-        return Step(evolve(state, phase=Phase.LOOKING), (), (tell, Look(sends=False)))
+        state.phase = Phase.LOOKING
+        return Step(state, (), (tell, Look(sends=False)))
     if state.exhausted is not None:
         return ending.fail(state, state.exhausted, now, tell)
     if stop in _STOPPED_SHORT:
@@ -55,7 +55,7 @@ def answered(state: TurnState, stop: Stop, now: float, tell: Tell) -> Step:
         if isinstance(read, Refusal):
             return _repair(state, read.text, now, tell)
         text = read.json
-    state = evolve(state, answer=text, owed=False, phase=Phase.LOOKING)
+    state.answer, state.owed, state.phase = text, False, Phase.LOOKING
     return Step(state, (), (tell, Look(sends=False)))  # steering that came meanwhile is answered first
 
 
@@ -73,5 +73,5 @@ def _repair(state: TurnState, problem: str, now: float, tell: Tell) -> Step:
         "repair",
         f"The answer does not fit {state.output.name}: {problem}\nAnswer again with JSON that fits, and nothing else.",
     )
-    state = evolve(state, repairs=state.repairs + 1, pending=(*state.pending, note), phase=Phase.LOOKING)
+    state.repairs, state.pending, state.phase = state.repairs + 1, (*state.pending, note), Phase.LOOKING
     return Step(state, (), (tell, Look(sends=False)))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 from . import approving, batch
 from .changes import CallRow, CallState, Put
 from .content import text_of
-from .evolve import evolve
 from .happenings import ApprovalDecided, ToolEnded, ToolStarted
 from .ids import turn_id
 from .messages import Verdict
@@ -100,35 +99,29 @@ def batch_over(state: TurnState, commit: tuple[Operation, ...], before: tuple[Ac
     assert len(results) == len(state.calls), "TURN-1: a finished batch has every result"
     ids = tuple(call.block.id for call in state.calls if call.result is not None and not _unknown(call))
     if state.unknown:
-        state, made_up = _made_up(state)
-        ids += made_up
+        ids += _made_up(state)
     done = (*state.done, *((c.block.id, c.block.name, c.result.status.value) for c in state.calls if c.result))
     extra = (state.after_batch,) if state.after_batch is not None else ()
-    state = evolve(
-        state,
-        calls=(),
-        pending=(*state.pending, *results, *extra),
-        settled=(*state.settled, *ids),
-        done=done[-CALLS_LISTED:],
-        after_batch=None,
-        phase=Phase.LOOKING,
-    )
+    state.calls, state.after_batch, state.phase = (), None, Phase.LOOKING
+    state.pending = (*state.pending, *results, *extra)
+    state.settled = (*state.settled, *ids)
+    state.done = done[-CALLS_LISTED:]
     return Step(state, commit, (*before, Look(sends=False)))
 
 
 _ENDED: Final = frozenset({ResultStatus.OK, ResultStatus.ERROR, ResultStatus.TIMEOUT})
 
 
-def _made_up(state: TurnState) -> tuple[TurnState, tuple[CallId, ...]]:
+def _made_up(state: TurnState) -> tuple[CallId, ...]:
     """A repeat that a person approved has come to a known end: what it repeats need not be asked about again."""
     done = {
         approving.likeness(call.tool, call.block)
         for call in state.calls
         if call.asking is not None and call.result is not None and call.result.status in _ENDED
     }
-    kept = tuple((like, call) for like, call in state.unknown if like not in done)
     gone = tuple(call for like, call in state.unknown if like in done)
-    return evolve(state, unknown=kept), gone
+    state.unknown = tuple((like, call) for like, call in state.unknown if like not in done)
+    return gone
 
 
 def _unknown(call: CallView) -> bool:

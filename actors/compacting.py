@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from . import ending
-from .changes import Claim, OpenTurn, Put
+from .changes import Claim, OpenTurn
 from .compaction import (
     ASKED,
     NO_COMPACTION,
@@ -67,11 +67,11 @@ def least(doing: Compacting) -> int:
     return max(WORTH_BYTES, int(doing.limit * BYTES * LEAST_SHARE))
 
 
-def measured(state: TurnState) -> TurnState:
+def measured(state: TurnState) -> None:
     """A response has measured the conversation: whether the last compaction was of use is known now."""
     doing = state.compacting
     useless = doing.useless or 0 < doing.limit < state.row.context
-    return evolve(state, compacting=Compacting(doing.wanted, useless=useless))
+    state.compacting = Compacting(doing.wanted, useless=useless)
 
 
 # -- the way to the summary ----------------------------------------------------------------------------------------
@@ -82,23 +82,23 @@ def asked(state: TurnState) -> Step:
     doing = state.compacting
     if doing.under_way is not None or doing.wanted is not None:
         return Step(state)  # CMP-3: it runs once
-    return Step(evolve(state, compacting=Compacting(ASKED, None, doing.limit, doing.useless, doing.overflow)))
+    state.compacting = Compacting(ASKED, None, doing.limit, doing.useless, doing.overflow)
+    return Step(state)
 
 
 def begin(state: TurnState, doing: Compacting) -> Step:
     """Ask the gate for a place; the mail stays where it is until the compaction is over."""
     under_way = Compacting(None, doing.wanted, doing.limit, doing.useless, doing.overflow, doing.alone)
-    waiting = ending.waiting_bytes(evolve(state, mail=()))
-    state = evolve(state, mail=(), compacting=under_way, phase=Phase.ADMITTING)
-    return Step(state, (), (Admit(waiting, selection=state.row.selection, helper=True),))
+    state.mail, state.compacting, state.phase = (), under_way, Phase.ADMITTING
+    return Step(state, (), (Admit(ending.waiting_bytes(state), selection=state.row.selection, helper=True),))
 
 
 def begin_alone(state: TurnState, event: Begin) -> Step:
     """A turn for a compaction only: nobody is told of it, it takes no message and has no outcome."""
     row = state.row
     number = row.turns + 1
-    row = evolve(row, turns=number, runs=max(row.runs, 1), open=OpenTurn(number, max(row.runs, 1), alone=True))
-    state = evolve(state, row=row, since=event.now)
+    state.row = evolve(row, turns=number, runs=max(row.runs, 1), open=OpenTurn(number, max(row.runs, 1), alone=True))
+    state.since = event.now
     return begin(state, Compacting(ASKED, alone=True))
 
 
@@ -107,24 +107,25 @@ def ask(state: TurnState, now: float) -> Step:
     if state.suspending and not state.compacting.alone:
         return ending.suspend(state, now, "leaving")
     ticket, doing = state.ticket, state.compacting
-    row = evolve(state.row, owes=True, open=evolve(opened(state), asking=True, held=state.held))
-    state, commit, records = ending.flush(evolve(state, row=row, mail=()), now)
+    state.mail = ()
+    commit, records = ending.flush(state, now, opening={"asking": True, "held": state.held}, owes=True)
     told = Tell(CompactionStarted, {"reason": doing.under_way})
-    return Step(evolve(state, phase=Phase.COMPACTING, conflicts=0), commit, (told, Summarise(ticket)), records)
+    state.phase, state.conflicts = Phase.COMPACTING, 0
+    return Step(state, commit, (told, Summarise(ticket)), records)
 
 
 def summarised(state: TurnState, event: Summarised) -> Step:
     """The summary enters, whole: from now on it stands for what it replaces (CMP-2)."""
     served = event.served
     assert not state.pending, "what was settled is committed, and nothing comes while it is asked for"
-    state = ending.account(state, served.usage, event.spent, cost_known=served.cost is not None)
-    state = evolve(state, ticket=None)
+    ending.account(state, served.usage, event.spent, cost_known=served.cost is not None)
+    state.ticket = None
     made = summary_of(event.plan, served, turn_id(state.row.agent, opened(state).number))
     told: dict[str, object] = {"before": event.before, "usage": served.usage, "cost": served.cost}
     if isinstance(made, str):
         error = NotCompacted(f"{state.row.agent} was not compacted: {made}")
         return _came_to_nothing(state, event.now, error, (_ended(error, told),))
-    state = evolve(state, row=evolve(state.row, summary=state.head, context=0), pending=(made,))
+    state.row, state.pending = evolve(state.row, summary=state.head, context=0), (made,)
     after = event.before - event.plan.size_bytes + len(made.shown)
     actions = (Tell(CompactionEnded, told | {"after": after}), CompactionOver())
     return _go_on(state, event.now, actions, useless=state.compacting.useless)
@@ -139,7 +140,8 @@ def not_summarised(state: TurnState, event: NotSummarised) -> Step:
     error = None if event.error is None else NotCompacted(f"{state.row.agent} was not compacted: {event.error}")
     if state.phase is not Phase.COMPACTING:
         return _came_to_nothing(state, event.now, error, ())
-    state = ending.account(evolve(state, ticket=None), event.usage, event.spent, cost_known=event.cost_known)
+    state.ticket = None
+    ending.account(state, event.usage, event.spent, cost_known=event.cost_known)
     told = _ended(error or NotCompacted("there is nothing to replace"), {"usage": event.usage})
     return _came_to_nothing(state, event.now, error, (told,))
 
@@ -157,7 +159,8 @@ def _came_to_nothing(state: TurnState, now: float, error: CallboardError | None,
     doing = state.compacting
     actions = (*before, CompactionOver(error))
     if doing.overflow is not None:  # REQ-3: it would be refused again
-        return ending.fail(evolve(state, compacting=NO_COMPACTION), doing.overflow, now, *actions)
+        state.compacting = NO_COMPACTION
+        return ending.fail(state, doing.overflow, now, *actions)
     return _go_on(state, now, actions, useless=doing.useless or doing.under_way == WINDOW)
 
 
@@ -167,11 +170,10 @@ def _go_on(state: TurnState, now: float, actions: tuple[Action, ...], *, useless
     if doing.alone:
         return _close(state, now, actions)
     made, asked = bool(state.pending), state.phase is Phase.COMPACTING
-    after = Compacting(doing.wanted, None, doing.limit if asked and made else 0, useless, doing.overflow)
-    state = evolve(state, compacting=after)
-    flushed, commit, records = ending.flush(state, now) if asked else (state, (), ())
-    flushed = evolve(flushed, phase=Phase.LOOKING)
-    return Step(flushed, commit, (*actions, Look(sends=nothing_owed(flushed))), records)
+    limit = doing.limit if asked and made else 0
+    state.compacting, state.phase = Compacting(doing.wanted, None, limit, useless, doing.overflow), Phase.LOOKING
+    commit, records = ending.flush(state, now) if asked else ((), ())
+    return Step(state, commit, (*actions, Look(sends=nothing_owed(state))), records)
 
 
 def _close(
@@ -189,48 +191,52 @@ def _close(
     number = opened(state).number
     abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
     stored = stored or state.phase is Phase.COMPACTING
-    state, commit, records = ending.flush(evolve(state, mail=(), ticket=None), now)
-    row = evolve(state.row, open=None, owes=False, turns=number - 1)
+    state.mail = ()
+    commit, records = ending.flush(state, now, open=None, owes=False, turns=number - 1)
+    row = state.row
     ids = tuple(queued.envelope.id for queued in claimed)
     claims: tuple[Operation, ...] = (Claim(row.agent, ids, turn_id(row.agent, number - 1)),) if ids else ()
-    written = (*claims, *commit[:-1], Put(row)) if stored or claims else ()
-    return Step(evolve(state, row=row, phase=Phase.OVER), written, (*actions, *abandon, Over()), records)
+    written = (*claims, *commit) if stored or claims else ()
+    return Step(ending.over(state), written, (*actions, *abandon, Over()), records)
 
 
-def cut(state: TurnState, event: Cut) -> tuple[TurnState, tuple[Action, ...], Step | None]:
+def cut(state: TurnState, event: Cut) -> tuple[tuple[Action, ...], Step | None]:
     """An abort, or a steer that interrupts, ends one that is under way; the steer has it made anew behind it (ABT-4).
 
     Returns:
-        The state and the actions to go on with, and the last step where the turn was for nothing else.
+        The actions to go on with, and the last step where the turn was for nothing else.
     """
     doing = state.compacting
     actions: tuple[Action, ...] = ()
     error = NotCompacted(f"{state.row.agent} was not compacted: {event.reason or 'a message interrupted it'}")
     if state.phase is Phase.COMPACTING:
-        state = ending.account(state, event.usage, event.spent, cost_known=event.cost_known)
+        ending.account(state, event.usage, event.spent, cost_known=event.cost_known)
         actions = (CutStream(), _ended(error, {"usage": event.usage}))
     if doing.alone:
-        return state, actions, _close(state, event.now, (CompactionOver(error),), event.control)
+        return actions, _close(state, event.now, (CompactionOver(error),), event.control)
     if event.reason is None:
-        return again(state), actions, None
+        again(state)
+        return actions, None
     if doing.wanted is not None or doing.under_way is not None:
         actions = (*actions, CompactionOver(error))
-    return evolve(state, compacting=NO_COMPACTION), actions, None
+    state.compacting = NO_COMPACTION
+    return actions, None
 
 
-def again(state: TurnState) -> TurnState:
+def again(state: TurnState) -> None:
     """What was under way is due again."""
     doing = state.compacting
     wanted = doing.under_way or doing.wanted
-    return evolve(state, compacting=Compacting(wanted, None, doing.limit, doing.useless, doing.overflow))
+    state.compacting = Compacting(wanted, None, doing.limit, doing.useless, doing.overflow)
 
 
 def overflowed(state: TurnState, event: Failed, error: ContextOverflow) -> Step:
     """The model finds the conversation too long: compact once, then ask again (REQ-3, CMP-6)."""
-    state = ending.account(evolve(state, ticket=None), event.usage, event.spent)
-    doing = Compacting(OVERFLOW, None, 0, state.compacting.useless, error)
+    state.ticket = None
+    ending.account(state, event.usage, event.spent)
+    state.compacting, state.phase = Compacting(OVERFLOW, None, 0, state.compacting.useless, error), Phase.LOOKING
     told = Tell(RequestFailed, {"error": f"{error.kind}: {error}"})
-    return Step(evolve(state, compacting=doing, phase=Phase.LOOKING), (), (told, Look(sends=False)))
+    return Step(state, (), (told, Look(sends=False)))
 
 
 def recovered(state: TurnState) -> Step:

@@ -12,7 +12,6 @@ from .batching import batch_over, settled_tells
 from .changes import CallState
 from .compaction import NO_COMPACTION
 from .errors import Conflict, Fenced
-from .evolve import evolve
 from .happenings import ResponseEnded
 from .ids import turn_id
 from .messages import failure_of
@@ -36,6 +35,7 @@ from .moves import (
 if TYPE_CHECKING:
     from .answers import Reading
     from .moves import Action, Responded
+    from .transcript import Record
 
 
 def cut(state: TurnState, event: Cut) -> Step:
@@ -43,18 +43,17 @@ def cut(state: TurnState, event: Cut) -> Step:
     actions: list[Action] = []
     if state.ticket is not None and state.phase not in _OPEN:
         actions.append(Abandon(state.ticket))
-    state = evolve(state, ticket=None, waiting=False, mail=(), choosing=None)
+    state.ticket, state.waiting, state.mail, state.choosing = None, False, (), None
     if state.compacting is not NO_COMPACTION:
-        state, tells, last = compacting.cut(state, event)
+        tells, last = compacting.cut(state, event)
         actions += tells
         if last is not None:
             return Step(last.state, last.commit, (*actions, *last.actions), last.records)
     if state.phase is Phase.ASKING:
-        state, tells = _keep_cut(state, event)
-        actions += [CutStream(), *tells]
+        actions += [CutStream(), *_keep_cut(state, event)]
     elif state.response is not None:
-        state, tells = keep_unrun(state, state.response)
-        actions += tells
+        response, state.response = state.response, None
+        actions += keep_unrun(state, response)
     elif state.phase is Phase.RUNNING:
         turn = turn_id(state.row.agent, opened(state).number)
         returned = batch.settle(state.calls, turn, event.outcomes)
@@ -64,41 +63,42 @@ def cut(state: TurnState, event: Cut) -> Step:
         running = tuple(call.block.id for call in returned if call.state is CallState.STARTED)
         calls = batch.stop(returned, turn, started=True)
         ended = tuple(call for call, was in zip(calls, state.calls, strict=True) if call is not was)
-        over = batch_over(evolve(state, calls=calls), (), ())
-        state = over.state
+        state.calls = calls
+        batch_over(state, (), ())
         actions += [CancelCalls(running), *settled_tells(ended)]
     if event.reason is None:
-        return Step(evolve(state, phase=Phase.LOOKING), (), (*actions, Look(sends=nothing_owed(state))))
+        state.phase = Phase.LOOKING
+        return Step(state, (), (*actions, Look(sends=nothing_owed(state))))
     return ending.abort(state, event, tuple(actions))
 
 
-def _keep_cut(state: TurnState, event: Cut) -> tuple[TurnState, tuple[Action, ...]]:
+def _keep_cut(state: TurnState, event: Cut) -> tuple[Action, ...]:
     """What was whole of a response that is cut stays, and its half text (TRN-8)."""
-    state = ending.account(state, event.usage, event.spent, cost_known=event.cost_known)
+    ending.account(state, event.usage, event.spent, cost_known=event.cost_known)
     turn_open = opened(state)
     turn = turn_id(state.row.agent, turn_open.number)
     reading = answers.interrupted(turn, turn_open.step, event.blocks, event.half, model=event.model, usage=event.usage)
     return _keep(state, reading, event.spent.cost if event.cost_known else None)
 
 
-def keep_unrun(state: TurnState, response: Responded) -> tuple[TurnState, tuple[Action, ...]]:
+def keep_unrun(state: TurnState, response: Responded) -> tuple[Action, ...]:
     """A response stays that was whole, but that a hook was still looking at: what it asks for will not be done."""
     served, turn_open = response.served, opened(state)
     turn = turn_id(state.row.agent, turn_open.number)
     blocks = served.response.blocks
     reading = answers.interrupted(turn, turn_open.step, blocks, "", model=served.model, usage=served.usage)
-    return _keep(evolve(state, response=None), reading, served.cost)
+    return _keep(state, reading, served.cost)
 
 
-def _keep(state: TurnState, reading: Reading, cost: int | None) -> tuple[TurnState, tuple[Action, ...]]:
+def _keep(state: TurnState, reading: Reading, cost: int | None) -> tuple[Action, ...]:
     """Finished calls that will not run are settled as skipped: no call stays without a result (TOL-1)."""
     record = reading.record
     planned = tuple(CallView(block, CallState.PLANNED) for block in reading.calls)
     skipped = batch.stop(planned, record.turn, started=False)
-    kept = (record, *batch.results(skipped)) if record.blocks else ()
-    state = evolve(state, pending=(*state.pending, *kept), last_text=record.text or state.last_text)
+    kept: tuple[Record, ...] = (record, *batch.results(skipped)) if record.blocks else ()
+    state.pending, state.last_text = (*state.pending, *kept), record.text or state.last_text
     values = {"stop": record.stop, "text": record.text, "usage": record.usage, "cost": cost, "model": record.model}
-    return state, (Tell(ResponseEnded, values), *settled_tells(skipped))
+    return (Tell(ResponseEnded, values), *settled_tells(skipped))
 
 
 def commit_failed(state: TurnState, event: CommitFailed) -> Step:
@@ -106,10 +106,11 @@ def commit_failed(state: TurnState, event: CommitFailed) -> Step:
     claiming = state.phase in _CLAIMING and state.response is None
     if isinstance(event.error, Conflict) and claiming and state.conflicts < CONFLICTS_MAX:
         # Someone withdrew a message, or another process took it: choose again from what is there.
-        again = evolve(state, mail=(), waiting=False, conflicts=state.conflicts + 1, phase=Phase.LOOKING)
+        state.mail, state.waiting, state.phase = (), False, Phase.LOOKING
+        state.conflicts += 1
         if state.ticket is None and state.compacting is not NO_COMPACTION:
-            again = compacting.again(again)
-        return Step(again, (), (Look(sends=nothing_owed(again)),))
+            compacting.again(state)
+        return Step(state, (), (Look(sends=nothing_owed(state)),))
     running = tuple(call.block.id for call in state.calls if call.state is CallState.STARTED)
     actions: list[Action] = [CutStream()] if state.phase in _OPEN else []
     if state.ticket is not None and state.phase not in _OPEN:
@@ -117,8 +118,7 @@ def commit_failed(state: TurnState, event: CommitFailed) -> Step:
     if running:
         actions.append(CancelCalls(running))
     reason = "fenced" if isinstance(event.error, Fenced) else "store"
-    after = evolve(state, phase=Phase.OVER, ticket=None, calls=())
-    return Step(after, (), (*actions, Over(reason, None, failure_of(event.error))))
+    return Step(ending.over(state), (), (*actions, Over(reason, None, failure_of(event.error))))
 
 
 _OPEN: Final = frozenset({Phase.ASKING, Phase.COMPACTING})

@@ -16,9 +16,9 @@ from .transcript import MessageRecord, NoteRecord, record_bytes
 from .usage import MICROSECONDS, NOTHING, Amounts
 
 if TYPE_CHECKING:
-    from .changes import Operation
+    from .changes import OpenTurn, Operation
     from .errors import CallboardError
-    from .messages import Failure
+    from .messages import Failure, Queued
     from .moves import Action, Cut, TurnState
     from .transcript import Record
     from .usage import Usage
@@ -26,59 +26,64 @@ if TYPE_CHECKING:
 _NO_BOUND: Final = LaneBound()
 
 
-def flush(state: TurnState, now: float) -> tuple[TurnState, tuple[Operation, ...], tuple[Record, ...]]:
+def flush(
+    state: TurnState, now: float, *, opening: dict[str, object] | None = None, **changes: object
+) -> tuple[tuple[Operation, ...], tuple[Record, ...]]:
     """Everything that waits, as one commit: pending records, the mail, cleared calls, the row (CON-4).
 
+    The state is then as it will be behind the commit. `changes`: what else is new in the row, which is copied once;
+    `opening`: in its open turn.
+
     Returns:
-        The state that holds after the commit, its operations, and the records it appends.
+        The operations of the commit, and the records it appends.
     """
     row = state.row
     assert row.open is not None, "only an open turn commits"
-    turn = turn_id(row.agent, row.open.number)
-    records, operations = state.pending, []
+    records = state.pending
+    claim: tuple[Operation, ...] = ()
     if state.mail:
-        taken = tuple(queued.envelope for queued in state.mail)
-        taken_records = tuple(_record(turn, envelope) for envelope in taken)
+        turn = turn_id(row.agent, row.open.number)
+        taken = tuple([_record(turn, queued.envelope) for queued in state.mail])
         # A failure note stands behind the messages that the turn failed to answer.
-        records = (*records[:-1], *taken_records, records[-1]) if state.note_last else (*records, *taken_records)
-        ids = tuple(envelope.id for envelope in taken)
-        operations.append(Claim(row.agent, ids, turn))
-        row = evolve(row, open=evolve(row.open, consumed=(*row.open.consumed, *ids)))
+        records = (*records[:-1], *taken, records[-1]) if state.note_last else (*records, *taken)
+        ids = tuple([record.message for record in taken])
+        claim = (Claim(row.agent, ids, turn),)
+        opening = {**(opening or {}), "consumed": (*row.open.consumed, *ids)}
+    if opening:
+        changes.setdefault("open", evolve(row.open, **opening))
     active = int((now - state.since) * MICROSECONDS)
     if active > 0:
         spent = Amounts(active_us=active)
-        row = evolve(row, spent=row.spent + spent, run_spent=row.run_spent + spent)
-    made: list[Operation] = [Append(row.agent, state.head, records)] if records else []
-    made += operations
-    made += [Erase(CallRow, (call,)) for call in state.settled]
-    made.append(Put(row))
-    after = evolve(
-        state,
-        row=row,
-        head=state.head + len(records),
-        pending=(),
-        settled=(),
-        mail=(),
-        since=max(now, state.since),
-    )
-    return after, tuple(made), records
+        changes |= {"spent": row.spent + spent, "run_spent": row.run_spent + spent}
+    state.since = max(now, state.since)
+    if changes:
+        state.row = evolve(row, **changes)
+    append = (Append(row.agent, state.head, records),) if records else ()
+    cleared = [Erase(CallRow, (call,)) for call in state.settled]
+    state.head += len(records)
+    state.pending = state.settled = state.mail = ()
+    return (*append, *claim, *cleared, Put(state.row)), records
 
 
 def waiting_bytes(state: TurnState) -> int:
     """About how much the commit that carries the request will add to the conversation."""
-    mail = sum(queued.envelope.size_bytes for queued in state.mail)
-    return mail + sum(record_bytes(record) for record in state.pending)
+    return mail_bytes(state.mail) + sum([record_bytes(record) for record in state.pending])
+
+
+def mail_bytes(mail: tuple[Queued, ...]) -> int:
+    """About how much messages will add to the conversation."""
+    return sum([queued.envelope.size_bytes for queued in mail])
 
 
 def account(
     state: TurnState, usage: Usage, spent: Amounts, *, cost_known: bool = True, context: int | None = None
-) -> TurnState:
+) -> None:
     """What a request cost enters the row that the next commit carries; nothing is held for it any more (REQ-7).
 
     `context`: tokens that the conversation has now, where the request has measured it (SEL-3).
     """
     row = state.row
-    row = evolve(
+    state.row = evolve(
         row,
         usage=row.usage + usage,
         spent=row.spent + spent,
@@ -88,7 +93,12 @@ def account(
         context=row.context if context is None else context,
         open=evolve(opened(state), asking=False, held=NOTHING),
     )
-    return evolve(state, row=row)
+
+
+def over(state: TurnState) -> TurnState:
+    """The state of a turn that is over."""
+    state.phase, state.ticket, state.calls = Phase.OVER, None, ()
+    return state
 
 
 def _record(turn: TurnId, envelope: Envelope) -> MessageRecord:
@@ -103,20 +113,14 @@ def _record(turn: TurnId, envelope: Envelope) -> MessageRecord:
     )
 
 
-def outcome(
-    state: TurnState,
-    status: Status,
-    *,
-    failure: Failure | None = None,
-) -> Outcome:
+def outcome(state: TurnState, turn_open: OpenTurn, status: Status, *, failure: Failure | None = None) -> Outcome:
     """The turn as those who asked are told of it."""
     row = state.row
-    assert row.open is not None, "only an open turn has an outcome"
     answer = state.answer if status is Status.DONE else None
     return Outcome(
         path=row.agent,
-        run=run_id(row.agent, row.open.run),
-        turn=turn_id(row.agent, row.open.number),
+        run=run_id(row.agent, turn_open.run),
+        turn=turn_id(row.agent, turn_open.number),
         status=status,
         text=state.last_text,
         output=answer if state.output is not None else None,
@@ -137,16 +141,15 @@ def finish(
     failure: Failure | None = None,
 ) -> Step:
     """End the turn in one commit: what it still had to say, its outcome, and the report to a waiting parent."""
-    state, commit, records = flush(state, now)
-    told = outcome(state, status, failure=failure)
-    row = evolve(state.row, open=None, owes=False, suspended=None)
-    operations = [*commit[:-1], Put(OutcomeRow(told.turn, row.agent, told.run, told)), Put(row)]
+    turn_open = opened(state)
+    commit, records = flush(state, now, open=None, owes=False, suspended=None)
+    told = outcome(state, turn_open, status, failure=failure)
+    operations = [*commit[:-1], Put(OutcomeRow(told.turn, told.path, told.run, told)), commit[-1]]
     if state.spec.reports_to is not None:
         operations.append(Enqueue(_report(state.spec.reports_to, told), _NO_BOUND))
     abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
-    after = evolve(state, row=row, phase=Phase.OVER, ticket=None, calls=())
     actions = (*before, *abandon, Tell(TurnEnded, {"outcome": told}), Over(None, told))
-    return Step(after, tuple(operations), actions, records)
+    return Step(over(state), tuple(operations), actions, records)
 
 
 def _report(parent: str, told: Outcome) -> Envelope:
@@ -167,8 +170,8 @@ def _report(parent: str, told: Outcome) -> Envelope:
 def fail(state: TurnState, error: CallboardError, now: float, *before: Action) -> Step:
     """End the turn with a note that the next request shows, on a valid conversation (TRN-2)."""
     note = NoteRecord(turn_id(state.row.agent, opened(state).number), "failure", f"The turn ended early: {error}")
-    state = evolve(state, answer=None)
-    state = evolve(state, pending=(*state.pending, note), note_last=True)
+    state.answer = None
+    state.pending, state.note_last = (*state.pending, note), True
     status = Status.EXHAUSTED if isinstance(error, Exhausted) else Status.FAILED
     tell = Tell(NoteWritten, {"note": "limit" if isinstance(error, BudgetError) else "failure", "text": note.text})
     return finish(state, status, now, *before, tell, failure=failure_of(error))
@@ -178,31 +181,31 @@ def abort(state: TurnState, event: Cut, before: tuple[Action, ...]) -> Step:
     """End the turn as aborted; the abort's own message is claimed in the same commit (ABT-2)."""
     assert event.reason is not None, "an abort has a reason"
     failure = failure_of(Aborted(f"{state.row.agent} was aborted: {event.reason}"))
-    ended = finish(state, Status.ABORTED, event.now, *before, failure=failure)
     ids = tuple(queued.envelope.id for queued in event.control)
     claims: tuple[Operation, ...] = (
         (Claim(state.row.agent, ids, turn_id(state.row.agent, opened(state).number)),) if ids else ()
     )
+    ended = finish(state, Status.ABORTED, event.now, *before, failure=failure)
     return Step(ended.state, (*claims, *ended.commit), ended.actions, ended.records)
 
 
 def nothing(state: TurnState) -> Step:
     """There is nothing to do: no turn was needed, and none is left behind (CON-5)."""
     abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
-    row = evolve(state.row, open=None, owes=False, suspended=None)
-    commit = (Put(row),) if state.row.owes else ()  # what the store has open would be found again and again
-    return Step(evolve(state, row=row, phase=Phase.OVER, ticket=None), commit, (*abandon, Over()))
+    known = state.row.owes  # what the store has open would be found again and again
+    state.row = evolve(state.row, open=None, owes=False, suspended=None)
+    return Step(over(state), (Put(state.row),) if known else (), (*abandon, Over()))
 
 
 def suspend(state: TurnState, now: float, reason: str, error: Exhausted | None = None) -> Step:
     """Stop here; what is settled becomes durable, what is queued stays queued (CLS-5)."""
-    state = evolve(state, mail=())
+    state.mail = ()
     if not opened(state).step and not state.pending and error is None:
         return suspended(state, (), (), (), reason=reason)  # the store knows nothing of this turn, or all of it
     if error is not None:
-        state = evolve(state, row=evolve(state.row, suspended=reason, owes=True))
-    told = outcome(state, Status.PARKED, failure=failure_of(error)) if error is not None else None
-    state, commit, records = flush(state, now)
+        state.row = evolve(state.row, suspended=reason, owes=True)
+    told = outcome(state, opened(state), Status.PARKED, failure=failure_of(error)) if error is not None else None
+    commit, records = flush(state, now)
     return suspended(state, commit, records, (), reason=reason, told=told)
 
 
@@ -217,5 +220,4 @@ def suspended(
 ) -> Step:
     """The step that leaves the turn open for the next owner."""
     abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
-    after = evolve(state, phase=Phase.OVER, ticket=None, calls=())
-    return Step(after, commit, (*before, *abandon, Over(reason, told)), records)
+    return Step(over(state), commit, (*before, *abandon, Over(reason, told)), records)

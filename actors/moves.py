@@ -85,7 +85,7 @@ class CallView(Struct, frozen=True):
     decided: bool = False
 
 
-class TurnState(Struct, frozen=True):
+class TurnState(Struct):
     """A turn between two inputs.
 
     Invariants:
@@ -94,6 +94,7 @@ class TurnState(Struct, frozen=True):
         TURN-2 `pending` stands, in order, behind the committed conversation of `head` records; it is never left
             uncommitted when a turn is over.
         TURN-3 a ticket is held from Admitted until the request that uses it, or `Abandon`.
+        TURN-4 a step changes a copy of its own only; the state that it was given stays as it was.
 
     Attributes:
         row: the agent's row as last committed. head: records committed.

@@ -12,7 +12,6 @@ from . import approving, batch, ending
 from .batching import batch_over, count_failures, rows_of, settled_tells, starting
 from .changes import CallState, Claim
 from .errors import Unfinished
-from .evolve import evolve
 from .ids import turn_id
 from .messages import Status, failure_of
 from .moves import Phase, Step, opened
@@ -28,10 +27,12 @@ PAUSED: Final = "paused"
 """Why an agent is suspended that a person paused."""
 
 
-def start_more(state: TurnState) -> tuple[TurnState, tuple[CallView, ...]]:
-    """Start every call of the batch that may run now."""
+def start_more(state: TurnState) -> tuple[CallView, ...]:
+    """Start every call of the batch that may run now; returns these."""
     calls, started = batch.start(state.calls, state.spec.limits.parallel_calls)
-    return (evolve(state, calls=calls), started) if started else (state, ())
+    if started:
+        state.calls = calls
+    return started
 
 
 def idle(state: TurnState) -> bool:
@@ -45,11 +46,10 @@ def park(state: TurnState, rows: tuple[Operation, ...], now: float, before: tupl
     Where it was to stop anyway it stops for that reason, and parks when it goes on.
     """
     if state.suspending:
-        state, commit, records = ending.flush(state, now)
+        commit, records = ending.flush(state, now)
         return ending.suspended(state, (*rows, *commit), records, before)
-    told = ending.outcome(state, Status.PARKED, failure=failure_of(Unfinished(waits(state))))
-    state = evolve(state, row=evolve(state.row, suspended=APPROVAL, owes=True))
-    state, commit, records = ending.flush(state, now)
+    told = ending.outcome(state, opened(state), Status.PARKED, failure=failure_of(Unfinished(waits(state))))
+    commit, records = ending.flush(state, now, suspended=APPROVAL, owes=True)
     return ending.suspended(state, (*rows, *commit), records, before, reason=APPROVAL, told=told)
 
 
@@ -85,9 +85,9 @@ def decided(state: TurnState, event: Decided) -> Step:
         approving.decided_tell(call, found[call.block.id]) for call in before if call.block.id in found
     ]
     ended = tuple(call for call in calls if call.block.id in found and call.state is CallState.SETTLED)
-    state = evolve(state, calls=calls, failures=count_failures(state, ended))
+    state.calls, state.failures = calls, count_failures(state, ended)
     if not state.suspending:
-        state, _ = start_more(state)
+        start_more(state)
     started = tuple(
         call for call, was in zip(state.calls, before, strict=True)
         if call.state is CallState.STARTED and was.state is not CallState.STARTED

@@ -23,37 +23,36 @@ if TYPE_CHECKING:
     from .moves import Action, HookReturned, Looked, TurnState
 
 
-def settle(state: TurnState, event: Looked) -> TurnState | Step:
+def settle(state: TurnState, event: Looked) -> Step | None:
     """Decide on what the mail chooses, before a request is admitted for it.
 
     Returns:
-        The state to go on with; or the step that asks the hook first, or that gives back what was admitted for another
-        choice, because other mail has come since.
+        None to go on; or the step that asks the hook first, or that gives back what was admitted for another choice,
+        because other mail has come since.
     """
     choice = event.choice
     before = state.choosing
     if (None if before is None else before.choice) == choice:
-        return state
+        return None
     if state.ticket is not None:
-        state, actions = evolve(state, ticket=None, mail=(), phase=Phase.LOOKING), (Abandon(state.ticket),)
-        return Step(state, (), (*actions, Look(sends=nothing_owed(state))))
+        ticket, state.ticket, state.mail, state.phase = state.ticket, None, (), Phase.LOOKING
+        return Step(state, (), (Abandon(ticket), Look(sends=nothing_owed(state))))
+    state.choosing = None if choice is None else Choosing(choice, error=choice.error)
     if choice is None:
-        return evolve(state, choosing=None)
-    state = evolve(state, choosing=Choosing(choice, error=choice.error))
+        return None
     asks = choice.error is None and not choice.compatible and Point.MODEL_CHANGED in state.spec.hooks
     if not asks:
-        return state
-    waiting = evolve(state, mail=(), phase=Phase.HOOK, then=Point.MODEL_CHANGED)
-    return Step(waiting, (), (CallHook(Point.MODEL_CHANGED),))
+        return None
+    state.mail, state.phase, state.then = (), Phase.HOOK, Point.MODEL_CHANGED
+    return Step(state, (), (CallHook(Point.MODEL_CHANGED),))
 
 
 def noted(state: TurnState, event: HookReturned) -> Step:
     """The hook has written its note; its failure rejects the choice (SEL-2)."""
     before = state.choosing
     assert before is not None, "the hook was asked about a choice"
-    choosing = Choosing(before.choice, event.note, event.staged, event.error)
-    after = evolve(state, choosing=choosing, phase=Phase.LOOKING)
-    return Step(after, (), (Look(sends=nothing_owed(after)),))
+    state.choosing, state.phase = Choosing(before.choice, event.note, event.staged, event.error), Phase.LOOKING
+    return Step(state, (), (Look(sends=nothing_owed(state)),))
 
 
 def in_force(state: TurnState) -> Selection | None:
@@ -62,14 +61,14 @@ def in_force(state: TurnState) -> Selection | None:
     return state.row.selection if choosing is None or choosing.error is not None else choosing.choice.selection
 
 
-def follow(state: TurnState) -> tuple[TurnState, tuple[Operation, ...], tuple[Action, ...]]:
+def follow(state: TurnState) -> tuple[tuple[Operation, ...], tuple[Action, ...]]:
     """Follow the choice in the commit that takes its message: the row, the record that resets, what was staged."""
     choosing = state.choosing
     assert choosing is not None, "there is something to follow"
-    state = evolve(state, choosing=None)
+    state.choosing = None
     if choosing.error is not None:
         told = Tell(SelectionRejected, {"error": f"{choosing.error.kind}: {choosing.error}"})
-        return state, (), (told,)
+        return (), (told,)
     choice, row = choosing.choice, state.row
     selection = choice.selection
     row = evolve(row, selection=None if selection == OWN else selection)
@@ -77,7 +76,7 @@ def follow(state: TurnState) -> tuple[TurnState, tuple[Operation, ...], tuple[Ac
     if not choice.compatible and at:
         turn = turn_id(row.agent, opened(state).number)
         record = SummaryRecord(turn, choosing.note, at, choice.pinned, choice.responses, handover=True)
-        state = evolve(state, pending=(*state.pending, record))
+        state.pending = (*state.pending, record)
         row = evolve(row, summary=at, context=0)  # SEL-3
     values = {
         "model": selection.model or "",
@@ -85,4 +84,5 @@ def follow(state: TurnState) -> tuple[TurnState, tuple[Operation, ...], tuple[Ac
         "tier": selection.tier or "",
         "reset": not choice.compatible,
     }
-    return evolve(state, row=row), choosing.staged, (Tell(SelectionChanged, values),)
+    state.row = row
+    return choosing.staged, (Tell(SelectionChanged, values),)

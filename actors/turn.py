@@ -6,12 +6,15 @@
                                                                                           └ no calls: answer, over
 
 `step(state, input)` decides; it knows no clock, no store and no task. A step names the operations that must be
-durable before its actions are performed; a refused input raises and leaves everything as it was.
+durable before its actions are performed; a refused input raises and leaves everything as it was. It makes one copy of
+the state and changes that: every function below is handed this copy, and no other.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
+
+from msgspec.structs import replace
 
 from . import answering, answers, approving, batch, compacting, ending, parking, selecting
 from .batching import batch_over, bounded, count_failures, rows_of, settled_tells, starting
@@ -68,25 +71,26 @@ def step(state: TurnState, event: Input) -> Step:
         InternalError: this input has no place in this phase; the state is unchanged.
     """
     _check_phase(state, event)
-    match event:
-        case Begin():
-            return _begin(state, event)
-        case HookReturned():
-            return _after_hook(state, event)
+    state = replace(state)  # TURN-4
+    match event:  # the usual inputs first: each case is a call
         case Looked():
             return _looked(state, event)
         case Admitted():
             return _admitted(state, event)
+        case Responded():
+            return _responded(state, event)
+        case Begin():
+            return _begin(state, event)
+        case CallsReturned():
+            return _returned(state, event)
+        case HookReturned():
+            return _after_hook(state, event)
         case MustWait():
             return _must_wait(state, event)
         case NotAdmitted():
             return _not_admitted(state, event)
-        case Responded():
-            return _responded(state, event)
         case Failed():
             return _failed(state, event)
-        case CallsReturned():
-            return _returned(state, event)
         case Decided():
             return parking.decided(state, event)
         case Cut():
@@ -138,15 +142,16 @@ def _check_phase(state: TurnState, event: Input) -> None:
 def _begin(state: TurnState, event: Begin) -> Step:
     """A new turn, or one that the store had open: then recovery comes first, in one commit (REC-1, TOL-3)."""
     row = state.row
+    state.since = event.now
     if row.open is not None:
-        return _recover(evolve(state, since=event.now, new_run=False), row.open, event)
+        state.new_run = False
+        return _recover(state, row.open, event)
     if event.compact:
         return compacting.begin_alone(state, event)
     number = row.turns + 1
     run = row.runs + 1 if state.new_run else max(row.runs, 1)
     fresh = {"run_usage": NO_USAGE, "run_spent": NOTHING} if state.new_run else {}
-    row = evolve(row, turns=number, runs=run, open=OpenTurn(number, run), **fresh)
-    state = evolve(state, row=row, since=event.now)
+    state.row = evolve(row, turns=number, runs=run, open=OpenTurn(number, run), **fresh)
     first = Point.BEFORE_RUN if state.new_run else Point.BEFORE_TURN
     return _at(state, first, (Tell(TurnStarted, {}),))
 
@@ -154,7 +159,7 @@ def _begin(state: TurnState, event: Begin) -> Step:
 def _recover(state: TurnState, turn_open: OpenTurn, event: Begin) -> Step:
     calls, again = batch.recover(approving.recovered(event.open_calls), turn_id(state.row.agent, turn_open.number))
     crashed = state.row.suspended is None  # else it stopped in order
-    row = evolve(
+    state.row = evolve(
         state.row,
         owes=True,
         suspended=None,
@@ -163,15 +168,15 @@ def _recover(state: TurnState, turn_open: OpenTurn, event: Begin) -> Step:
         run_spent=state.row.run_spent + turn_open.held,
     )
     if turn_open.alone:
-        return compacting.recovered(evolve(state, row=row))
+        return compacting.recovered(state)
     began = Tell(TurnStarted, {})
     if not calls:
-        return _go_on(evolve(state, row=row), event, began)
-    unknown = (*state.unknown, *approving.ended_unknown(calls))
-    state = evolve(state, row=row, owed=True, calls=calls, unknown=unknown, phase=Phase.RUNNING)
-    state, started = parking.start_more(state)
+        return _go_on(state, event, began)
+    state.unknown = (*state.unknown, *approving.ended_unknown(calls))
+    state.owed, state.calls, state.phase = True, calls, Phase.RUNNING
+    started = parking.start_more(state)
     changed = tuple(call for call, was in zip(state.calls, event.open_calls, strict=True) if call is not was)
-    writes = (Put(row), *rows_of(state, changed))
+    writes = (Put(state.row), *rows_of(state, changed))
     actions = (began, *settled_tells(changed), *starting((*again, *started)))
     if batch.finished(state.calls):
         return batch_over(state, writes, actions)
@@ -184,9 +189,10 @@ def _go_on(state: TurnState, event: Begin, began: Tell) -> Step:
     """No call was open: an answer is owed, or it is there already, or nothing was taken yet (REC-1)."""
     last, put = event.last, Put(state.row)
     if opened(state).step and not event.owed and last is not None and last.stop is not Stop.INTERRUPTED:
-        made = answering.answered(evolve(state, owed=True, last_text=last.text), last.stop, event.now, began)
+        state.owed, state.last_text = True, last.text
+        made = answering.answered(state, last.stop, event.now, began)
         return Step(made.state, (put, *made.commit), made.actions, made.records)
-    state = evolve(state, owed=event.owed or opened(state).step > 0, phase=Phase.LOOKING)
+    state.owed, state.phase = event.owed or opened(state).step > 0, Phase.LOOKING
     return Step(state, (put,), (began, Look(sends=not state.owed)))
 
 
@@ -196,12 +202,14 @@ def _at(state: TurnState, point: Point, before: tuple[Action, ...] = ()) -> Step
         if point is Point.BEFORE_RUN:
             point = Point.BEFORE_TURN
         elif point is Point.BEFORE_TURN:
-            return Step(evolve(state, phase=Phase.LOOKING), (), (*before, Look(sends=not state.owed)))
+            state.phase = Phase.LOOKING
+            return Step(state, (), (*before, Look(sends=not state.owed)))
         elif point is Point.PREPARE:
             point = Point.BEFORE_REQUEST
         else:
             return _admit(state, before)
-    return Step(evolve(state, phase=Phase.HOOK, then=point), (), (*before, CallHook(point)))
+    state.phase, state.then = Phase.HOOK, point
+    return Step(state, (), (*before, CallHook(point)))
 
 
 def _after_hook(state: TurnState, event: HookReturned) -> Step:
@@ -210,16 +218,17 @@ def _after_hook(state: TurnState, event: HookReturned) -> Step:
     if point is Point.MODEL_CHANGED:
         return selecting.noted(state, event)
     if state.response is not None:
+        response, state.response = state.response, None
         if event.error is None:
-            return _take_response(evolve(state, response=None), state.response)
-        state, tells = keep_unrun(state, state.response)
+            return _take_response(state, response)
+        tells = keep_unrun(state, response)
         return ending.fail(state, event.error, event.now, *tells)
     if event.error is not None:
         return _refuse(state, event.error, event.now)
     if state.suspending:
         return ending.suspend(state, event.now, "leaving")
     if event.toolbox is not None:
-        state = evolve(state, toolbox=event.toolbox)
+        state.toolbox = event.toolbox
     match point:
         case Point.BEFORE_RUN:
             return _at(state, Point.BEFORE_TURN)
@@ -228,14 +237,16 @@ def _after_hook(state: TurnState, event: HookReturned) -> Step:
         case Point.BEFORE_REQUEST:
             return _admit(state)
         case _:
-            return Step(evolve(state, phase=Phase.LOOKING), (), (Look(sends=not state.owed),))
+            state.phase = Phase.LOOKING
+            return Step(state, (), (Look(sends=not state.owed),))
 
 
 def _refuse(state: TurnState, error: CallboardError, now: float) -> Step:
     """Fail; where nothing was taken yet, take it first: who sent it must be told, and not by a turn without end."""
     if state.mail or not nothing_owed(state):
         return ending.fail(state, error, now)
-    return Step(evolve(state, refused=error, phase=Phase.LOOKING), (), (Look(sends=True),))
+    state.refused, state.phase = error, Phase.LOOKING
+    return Step(state, (), (Look(sends=True),))
 
 
 # -- at the boundary ---------------------------------------------------------------------------------------------
@@ -245,12 +256,12 @@ def _looked(state: TurnState, event: Looked) -> Step:
     """Steering goes first; a send enters only when nothing is owed an answer (CON-1)."""
     if state.ticket is not None and state.compacting.under_way is not None:
         return compacting.ask(state, event.now)
-    # With a ticket the request is made up already: the tools that a hook chose for it stand.
-    toolbox = event.toolbox if state.ticket is None else state.toolbox
-    state = evolve(state, mail=event.mail, toolbox=toolbox, day_s=event.day_s)
+    state.mail, state.day_s = event.mail, event.day_s
+    if state.ticket is None:  # with one the request is made up already: the tools that a hook chose for it stand
+        state.toolbox = event.toolbox
     if event.mail:
         going_on = state.output if opened(state).step else state.spec.output
-        state = evolve(state, output=event.output or going_on)
+        state.output = event.output or going_on
     elif state.answer is not None:
         return ending.finish(state, Status.DONE, event.now)
     elif not state.owed:
@@ -267,49 +278,49 @@ def _looked(state: TurnState, event: Looked) -> Step:
             " raise Limits(model_calls_per_turn=...) or give a smaller task"
         )
         return ending.fail(state, error, event.now)
-    chosen = selecting.settle(state, event)
-    if isinstance(chosen, Step):
-        return chosen
-    state = chosen
+    first = selecting.settle(state, event)
+    if first is not None:
+        return first
     if state.ticket is None and (doing := compacting.due(state, event)) is not None:
         return compacting.begin(state, doing)
     if made == limit - 1 and limit > 1 and state.last_chance is None:
-        state = _last_chance(state, f"This is the last of {limit} model calls of this turn: answer now, without tools.")
+        _last_chance(state, f"This is the last of {limit} model calls of this turn: answer now, without tools.")
     if state.ticket is not None:
         return _claim(state, state.ticket, event.now)
     return _at(state, Point.PREPARE)
 
 
-def _last_chance(state: TurnState, text: str) -> TurnState:
+def _last_chance(state: TurnState, text: str) -> None:
     """Say to the model that a bound is near, before the bound is an error (TRN-7)."""
     note = NoteRecord(turn_id(state.row.agent, opened(state).number), "limit", text)
-    return evolve(state, last_chance=text, pending=(*state.pending, note))
+    state.last_chance, state.pending = text, (*state.pending, note)
 
 
 def _admit(state: TurnState, before: tuple[Action, ...] = ()) -> Step:
     admit = Admit(ending.waiting_bytes(state), wrap_up=state.exhausted is not None, selection=selecting.in_force(state))
-    return Step(evolve(state, phase=Phase.ADMITTING), (), (*before, admit))
+    state.phase = Phase.ADMITTING
+    return Step(state, (), (*before, admit))
 
 
 def _must_wait(state: TurnState, event: MustWait) -> Step:
     """No place now: what is settled becomes durable first, then we wait; the mailbox is looked at afterwards."""
     if state.suspending:
         return ending.suspend(state, event.now, "leaving")
-    state, mail = evolve(state, waiting=True, mail=()), state.mail
-    flushed, commit, records = ending.flush(state, event.now)
+    mail, state.mail, state.waiting = state.mail, (), True
+    commit, records = ending.flush(state, event.now)
     admit = Admit(
-        ending.waiting_bytes(evolve(flushed, mail=mail)),
+        ending.mail_bytes(mail),
         wait=True,
         wrap_up=state.exhausted is not None,
         selection=selecting.in_force(state),
         helper=state.compacting.under_way is not None,
     )
-    return Step(flushed, commit if records else (), (admit,), records)
+    return Step(state, commit if records else (), (admit,), records)
 
 
 def _admitted(state: TurnState, event: Admitted) -> Step:
     """Look once more, now with the ticket: a steer that came meanwhile enters, and a claim that fails keeps it."""
-    state = evolve(state, ticket=event.ticket, held=event.held, waiting=False, phase=Phase.LOOKING)
+    state.ticket, state.held, state.waiting, state.phase = event.ticket, event.held, False, Phase.LOOKING
     return Step(state, (), (Look(sends=nothing_owed(state)),))
 
 
@@ -325,7 +336,8 @@ def _not_admitted(state: TurnState, event: NotAdmitted) -> Step:
     if state.spec.on_exhausted == "fail" or opened(state).step == 0 or error.dimension == Dimension.SECONDS:
         return _refuse(state, error, event.now)
     text = f"The budget is exhausted ({error.dimension}). Sum up what you have now, without tools."
-    state = _last_chance(evolve(state, exhausted=error), text)
+    state.exhausted = error
+    _last_chance(state, text)
     return _admit(state)
 
 
@@ -334,19 +346,18 @@ def _claim(state: TurnState, ticket: object, now: float) -> Step:
     staged: tuple[Operation, ...] = ()
     followed: tuple[Action, ...] = ()
     if state.choosing is not None:
-        state, staged, followed = selecting.follow(state)
-    turn_open = opened(state)
+        staged, followed = selecting.follow(state)
+    number = opened(state).step + 1
     mail = state.mail
     output = state.output.name if state.output else None
-    asking = evolve(turn_open, step=turn_open.step + 1, asking=True, held=state.held, output=output)
-    state = evolve(state, row=evolve(state.row, owes=True, open=asking), conflicts=0)
-    state, commit, records = ending.flush(state, now)
+    asking = {"step": number, "asking": True, "held": state.held, "output": output}
+    commit, records = ending.flush(state, now, opening=asking, owes=True)
     tells = tuple(
-        Tell(MessageConsumed, {"message": queued.envelope.id, "lane": queued.envelope.lane.value}) for queued in mail
+        [Tell(MessageConsumed, {"message": queued.envelope.id, "lane": queued.envelope.lane.value}) for queued in mail]
     )
-    ask = Ask(ticket, asking.step, state.output, toolless=state.last_chance is not None)
-    after = evolve(state, phase=Phase.ASKING, owed=True, answer=None)
-    return Step(after, (*staged, *commit), (*tells, *followed, ask), records)
+    ask = Ask(ticket, number, state.output, toolless=state.last_chance is not None)
+    state.phase, state.owed, state.answer, state.conflicts = Phase.ASKING, True, None, 0
+    return Step(state, (*staged, *commit), (*tells, *followed, ask), records)
 
 
 # -- the response ------------------------------------------------------------------------------------------------
@@ -355,15 +366,15 @@ def _claim(state: TurnState, ticket: object, now: float) -> Step:
 def _responded(state: TurnState, event: Responded) -> Step:
     """A whole response came; hooks may see it before it is committed. Its cost counts from now on (REQ-7)."""
     served = event.served
-    state = evolve(state, ticket=None)
+    state.ticket = None
     spent = event.spent + Amounts(tool_calls=event.granted) if event.granted else event.spent
     context = served.usage.input_tokens + served.usage.output_tokens
-    state = ending.account(state, served.usage, spent, cost_known=served.cost is not None, context=context)
+    ending.account(state, served.usage, spent, cost_known=served.cost is not None, context=context)
     if state.compacting is not NO_COMPACTION:
-        state = compacting.measured(state)
+        compacting.measured(state)
     if Point.AFTER_RESPONSE in state.spec.hooks:
-        waiting = evolve(state, phase=Phase.HOOK, then=Point.AFTER_RESPONSE, response=event)
-        return Step(waiting, (), (CallHook(Point.AFTER_RESPONSE),))
+        state.phase, state.then, state.response = Phase.HOOK, Point.AFTER_RESPONSE, event
+        return Step(state, (), (CallHook(Point.AFTER_RESPONSE),))
     return _take_response(state, event)
 
 
@@ -376,13 +387,14 @@ def _take_response(state: TurnState, event: Responded) -> Step:
     reading = answers.read(
         turn, turn_open.step, response.blocks, stop=response.stop, model=served.model, usage=served.usage
     )
-    state = evolve(state, last_text=reading.record.text or state.last_text)
+    text = reading.record.text
+    state.last_text = text or state.last_text
     if reading.record.blocks:
-        state = evolve(state, pending=(*state.pending, reading.record))
-    tell = answering.ended(served, reading.record.text)
+        state.pending = (*state.pending, reading.record)
+    tell = answering.ended(served, text)
     if reading.calls:
         assert state.toolbox is not None, "a request was made with it"
-        calls = tuple(batch.view(turn, block, state.toolbox) for block in reading.calls)
+        calls = tuple([batch.view(turn, block, state.toolbox) for block in reading.calls])
         return _batch(state, calls, event, tell, reading.twice)
     return answering.answered(state, response.stop, event.now, tell)
 
@@ -396,30 +408,29 @@ def _batch(state: TurnState, calls: tuple[CallView, ...], event: Responded, tell
     calls = bounded(state, turn, calls, event.granted)
     running = sum(call.state is CallState.PLANNED for call in calls)
     rows = 0 if running else state.invalid_rows + 1
-    row = state.row
     if running and event.granted is None:
-        counted = Amounts(tool_calls=running)
-        row = evolve(row, spent=row.spent + counted, run_spent=row.run_spent + counted)
-    state = evolve(state, row=row, calls=calls, phase=Phase.RUNNING, invalid_rows=rows, owed=True)
+        row, counted = state.row, Amounts(tool_calls=running)
+        state.row = evolve(row, spent=row.spent + counted, run_spent=row.run_spent + counted)
+    state.calls, state.phase, state.invalid_rows, state.owed = calls, Phase.RUNNING, rows, True
     if state.last_chance is not None:
         return _no_more(state, event.now, tell)
     if twice:
         text = f"The call ids {', '.join(twice)} were used more than once; each was taken once, the first time."
-        state = evolve(state, after_batch=NoteRecord(turn, "notice", text))
+        state.after_batch = NoteRecord(turn, "notice", text)
     if rows >= state.spec.limits.invalid_responses:
         text = f"{rows} responses in a row had only calls that could not be run: answer now, without tools."
-        state = evolve(state, last_chance=text, after_batch=NoteRecord(turn, "limit", text))
+        state.last_chance, state.after_batch = text, NoteRecord(turn, "limit", text)
     calls = approving.ask(state, turn, calls, state.day_s + event.now)
     tells = (tell, *settled_tells(calls), *approving.asked_tells(calls))
-    state = evolve(state, calls=calls)
+    state.calls = calls
     started: tuple[CallView, ...] = ()
     if batch.finished(calls) and not state.suspending:
         return batch_over(state, (), tells)
     if not state.suspending:
-        state, started = parking.start_more(state)
+        started = parking.start_more(state)
     if not started:
         return parking.park(state, rows_of(state, state.calls), event.now, tells)
-    state, commit, records = ending.flush(state, event.now)
+    commit, records = ending.flush(state, event.now)
     return Step(state, (*commit, *rows_of(state, state.calls)), (*tells, *starting(started)), records)
 
 
@@ -427,7 +438,8 @@ def _no_more(state: TurnState, now: float, tell: Tell) -> Step:
     """It was told that no call will be run, and calls: the bound becomes an error (TRN-7)."""
     turn = turn_id(state.row.agent, opened(state).number)
     calls = tuple(batch.refuse(turn, call, "Not run: no more calls are taken in this turn.") for call in state.calls)
-    state = batch_over(evolve(state, calls=calls), (), ()).state
+    state.calls = calls
+    batch_over(state, (), ())
     error: BudgetError = state.exhausted or LimitReached(
         f"{state.row.agent} went on calling tools after it was told: {state.last_chance}"
     )
@@ -443,14 +455,14 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
     turn = turn_id(state.row.agent, opened(state).number)
     before = state.calls
     calls = batch.settle(before, turn, event.outcomes)
-    ended = tuple(call for call, was in zip(calls, before, strict=True) if call is not was)
-    state = evolve(state, calls=calls, failures=count_failures(state, ended))
+    ended = tuple([call for call, was in zip(calls, before, strict=True) if call is not was])
+    state.calls, state.failures = calls, count_failures(state, ended)
     tells = settled_tells(ended)
     started: tuple[CallView, ...] = ()
     if not state.suspending:
         if batch.finished(calls):
             return batch_over(state, (), tells)
-        state, started = parking.start_more(state)
+        started = parking.start_more(state)
     rows = rows_of(state, (*ended, *started))
     if parking.idle(state):
         return parking.park(state, rows, event.now, tells)
@@ -464,14 +476,15 @@ def _failed(state: TurnState, event: Failed) -> Step:
     """A request that came to nothing ends the turn with one note that the next request shows (TRN-2)."""
     if isinstance(event.error, ContextOverflow) and state.compacting.overflow is None:
         return compacting.overflowed(state, event, event.error)
-    state = ending.account(evolve(state, ticket=None), event.usage, event.spent)
+    state.ticket = None
+    ending.account(state, event.usage, event.spent)
     tell = Tell(RequestFailed, {"error": f"{event.error.kind}: {event.error}"})
     return ending.fail(state, event.error, event.now, tell)
 
 
 def _suspend(state: TurnState, event: SuspendAsked) -> Step:
     """Stop at the next commit; at once where nothing is under way (CLS-5)."""
-    state = evolve(state, suspending=True)
+    state.suspending = True
     if state.phase is Phase.ADMITTING and state.waiting:
         return ending.suspend(state, event.now, "leaving")
     return Step(state)

@@ -27,7 +27,8 @@ def test_con_4_core_flush_is_one_commit_with_all_that_waits() -> None:
     """Records behind the head, the claim, the erasures, the row last; what was flushed does not wait any more."""
     mail = (message("a"), steer("b", 2, trust=Trust.EXTERNAL, sender=AgentId("boss")))
     before = state(pending=(RESPONSE,), mail=mail, settled=(CallId("c"),))
-    after, operations, records = ending.flush(before, 101.5)
+    after = before
+    operations, records = ending.flush(after, 101.5)
     assert [type(operation) for operation in operations] == [Append, Claim, Erase, Put]
     append, claim, erase, put = operations
     assert isinstance(append, Append)
@@ -48,7 +49,8 @@ def test_con_4_core_flush_is_one_commit_with_all_that_waits() -> None:
 
 def test_flush_of_nothing_writes_the_row_only() -> None:
     """No empty append, no empty claim (CON-3)."""
-    after, operations, records = ending.flush(state(), 100.0)
+    after = state()
+    operations, records = ending.flush(after, 100.0)
     assert operations == (Put(after.row),)
     assert records == ()
     assert after.row.spent == NOTHING
@@ -57,31 +59,35 @@ def test_flush_of_nothing_writes_the_row_only() -> None:
 def test_a_failure_note_stands_behind_the_message_that_was_not_answered() -> None:
     """Only the note goes behind: what was said before stays before."""
     note = NoteRecord(TURN, "failure", "no")
-    _, _, records = ending.flush(state(pending=(RESPONSE, note), mail=(message("a"),), note_last=True), 100.0)
+    _, records = ending.flush(state(pending=(RESPONSE, note), mail=(message("a"),), note_last=True), 100.0)
     assert [type(record) for record in records] == [ResponseRecord, MessageRecord, NoteRecord]
-    _, _, records = ending.flush(state(pending=(RESPONSE, note), mail=(message("a"),)), 100.0)
+    _, records = ending.flush(state(pending=(RESPONSE, note), mail=(message("a"),)), 100.0)
     assert [type(record) for record in records] == [ResponseRecord, NoteRecord, MessageRecord]
 
 
 def test_consumed_messages_add_up_over_a_turn() -> None:
     """For the dead letters and the replies, all of them count."""
-    after, _, _ = ending.flush(state(mail=(message("a"),)), 100.0)
-    after, _, _ = ending.flush(evolve(after, mail=(steer("b", 2),)), 100.0)
+    after = state(mail=(message("a"),))
+    ending.flush(after, 100.0)
+    after.mail = (steer("b", 2),)
+    ending.flush(after, 100.0)
     assert after.row.open is not None
     assert after.row.open.consumed == ("a", "b")
 
 
 def test_account_adds_to_both_totals_and_ends_the_hold() -> None:
     """A cost once unknown stays unknown."""
-    before = state(row=open_row(asking=True, held=HELD))
-    after = ending.account(before, USAGE, SPENT, cost_known=False)
-    again = ending.account(after, USAGE, SPENT)
+    again = state(row=open_row(asking=True, held=HELD))
+    ending.account(again, USAGE, SPENT, cost_known=False)
+    ending.account(again, USAGE, SPENT)
     assert again.row.usage == again.row.run_usage == USAGE + USAGE
     assert again.row.spent == again.row.run_spent == SPENT + SPENT
     assert not again.row.cost_known
     assert again.row.open is not None
     assert (again.row.open.asking, again.row.open.held) == (False, NOTHING)
-    assert ending.account(before, Usage(), NOTHING).row.cost_known
+    known = state()
+    ending.account(known, Usage(), NOTHING)
+    assert known.row.cost_known
 
 
 def test_finish_writes_the_outcome_and_leaves_nothing_open() -> None:

@@ -180,7 +180,9 @@ class Drive:
 
     def give(self, event: Input) -> Step:
         """Take a step; its commit works."""
+        before = evolve(self.state)
         made = step(self.state, event)
+        assert self.state == before, "TURN-4: a step changes a copy"
         if made.commit:
             self.commits.append(made.commit)
             for operation in made.commit:

@@ -13,6 +13,7 @@ from actors import approving, moves
 from actors.changes import AgentRow, CallRow, CallState, ChangeSet, Claim, Enqueue, Move, OutcomeRow, Put
 from actors.content import Text
 from actors.errors import CallboardError, Conflict, Unavailable
+from actors.evolve import evolve
 from actors.happenings import RequestFailed, ResponseEnded, ToolEnded, ToolStarted, TurnEnded
 from actors.ids import MessageId, TreeId, turn_id
 from actors.mailbox import Mailbox
@@ -196,7 +197,9 @@ class Sim:
         """One step: decide, commit, and perform what rests on the commit."""
         assert self.state is not None
         before = self.state
+        as_given = evolve(before)
         made = step(before, event)
+        assert before == as_given, "TURN-4: a step changes a copy"
         self.spent += cost_of(before, event)
         if made.commit:
             try:
