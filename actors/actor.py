@@ -188,6 +188,8 @@ class Actor:
     def _compacted(self, error: CallboardError | None) -> None:
         self.compacting = False
         self.not_compacted = None if error is None else str(error)
+        if self.loop is not None:
+            self.row = self.loop.row  # whoever waits sees what it cost
         self.keeper.compacted(self, error)
 
     @property

@@ -482,15 +482,16 @@ def alone(**fields: Any) -> Drive:
 
 
 def test_cmp_6_an_idle_agent_is_compacted_without_a_turn() -> None:
-    """No turn is told, none is counted, no message is looked for, no outcome is written; while it is open it is held."""
+    """No turn is told or counted, no message is looked for, no outcome is written; while it is open it is held."""
     drive = alone()
     assert drive.last(Admit).helper
     at_the_model(drive)
-    assert drive.written.open is not None
-    assert drive.written.open.alone
-    assert drive.written.open.held == HELD
+    opened = drive.written.open
+    assert opened is not None
+    assert (opened.alone, opened.held) == (True, HELD)
     summary(drive)
-    assert (drive.written.open, drive.written.turns, drive.written.runs) == (None, 4, 2)
+    assert drive.written.open is None
+    assert (drive.written.turns, drive.written.runs) == (4, 2)
     assert not drive.written.owes
     assert drive.written.summary == 0
     assert drive.over == Over()
