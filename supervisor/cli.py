@@ -156,7 +156,7 @@ def _perform(program: Program, args: argparse.Namespace, argv: Sequence[str]) ->
         return _interrupted(common, argv)
     if ending.report is None:
         return codes.DONE
-    return _deliver(ending, args, common)
+    return _deliver(ending, args, common, argv)
 
 
 def _interrupted(common: Common, argv: Sequence[str]) -> int:
@@ -167,11 +167,21 @@ def _interrupted(common: Common, argv: Sequence[str]) -> int:
     return codes.INTERRUPTED
 
 
-def _deliver(ending: Ending, args: argparse.Namespace, common: Common) -> int:
+def _parked(common: Common, argv: Sequence[str]) -> None:
+    """It waits for a person, and none sits here."""
+    kept = "nothing was kept (with --store PATH it can be)"
+    if common.store is not None:
+        kept = f"there, go on with\n  {resume_command(argv)}"
+    _say(f"callboard: on a terminal you are asked; {kept}")
+
+
+def _deliver(ending: Ending, args: argparse.Namespace, common: Common, argv: Sequence[str]) -> int:
     report = ending.report
     assert report is not None
     if problem := codes.words_for_report(report):
         _say(f"callboard: {problem}")
+    if report.status == "parked" and codes.code_of_report(report) != codes.EXHAUSTED:
+        _parked(common, argv)
     if common.json:
         _print(json_report(report))
     elif getattr(args, "output", None) and report.status == "done":

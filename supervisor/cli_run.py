@@ -20,6 +20,7 @@ from actors.errors import UsageError
 from actors.reports import Report
 
 from . import open_supervisor
+from .cli_ask import ask_on_terminal, can_ask
 from .cli_exit import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
                         stop.supervisor = sup
                         await around.start(_show, sup, screen, drained)
                         args.key = await run_key(sup, program.path.stem, resume=common.resume)
+                        if program.main is None and not common.json and can_ask():
+                            signals.start_soon(ask_on_terminal, sup, screen)
                         with stop.work:
                             report = await _ask(program, sup, args)
                     signals.cancel_scope.cancel()

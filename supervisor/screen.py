@@ -19,6 +19,7 @@ from actors.happenings import (
     AgentSettled,
     AgentStarted,
     AgentSuspended,
+    ApprovalAsked,
     AttemptDiscarded,
     BudgetStage,
     Event,
@@ -41,7 +42,7 @@ from actors.ids import parent_path
 
 from .screen_nodes import LOOKS, OPEN, Call, Look, Node, said
 from .screen_rows import Row, picture
-from .screen_words import clean, gist
+from .screen_words import APPROVAL, clean, gist, suspended
 
 if TYPE_CHECKING:
     from actors.messages import Outcome
@@ -148,8 +149,13 @@ class Board:
                 if node.look in {Look.WAITING, Look.BUSY}:
                     self._look(node, Look.DONE)
             case AgentSuspended(reason=reason):
-                node.doing = f"suspended: {clean(reason)}"
+                if not (reason == "approval" and node.doing.startswith(APPROVAL)):
+                    node.doing = suspended(reason)
                 self._look(node, Look.PAUSED)
+            case ApprovalAsked(name=name, arguments=arguments):
+                node.doing = f"{APPROVAL}: {clean(name)} {gist(arguments)}".rstrip()
+                if node.look is not Look.BUSY:  # one of an earlier process
+                    self._look(node, Look.PAUSED)
             case AgentEnded(reason=reason):
                 if node.look in OPEN:
                     node.doing = f"closed: {clean(reason)}" if reason else "closed"

@@ -16,6 +16,8 @@ from actors.happenings import (
     AgentEnded,
     AgentStarted,
     AgentSuspended,
+    ApprovalAsked,
+    ApprovalDecided,
     AttemptDiscarded,
     Event,
     Missed,
@@ -33,7 +35,7 @@ from actors.transcript import ResultStatus
 
 from .screen import notable
 from .screen_nodes import said
-from .screen_words import clean, crop, gist, plural
+from .screen_words import clean, crop, gist, plural, suspended
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,7 +106,11 @@ class PlainLog:
 def _rare(event: Event) -> str | None:
     match event:
         case AgentSuspended(reason=reason):
-            return f"suspended: {clean(reason)}"
+            return suspended(reason)
+        case ApprovalAsked(name=name, arguments=arguments):
+            return f"needs approval: {clean(name)} {gist(arguments)}".rstrip()
+        case ApprovalDecided(name=name, verdict=verdict, by=by):
+            return f"{clean(name)} {clean(verdict)}{f' by {clean(by)}' if by else ''}"
         case AgentEnded(reason=reason):
             return f"closed: {clean(reason)}" if reason else None
         case AgentCrashed(error=error):

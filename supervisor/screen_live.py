@@ -7,6 +7,7 @@ in a thread, so that neither a burst of events nor a terminal that stands still 
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
@@ -47,11 +48,21 @@ class Screen(Protocol):
     def tell(self, text: str) -> None:
         """Tell the person one thing."""
 
+    async def ask(self, text: str) -> str | None:
+        """Ask the person at the terminal; the line that is typed, or None where there will be none."""
+        ...
+
     async def run(self) -> None:
         """Show what comes, until cancelled."""
 
     async def finish(self) -> None:
         """Show what is left, and leave the terminal as it was."""
+
+
+async def _typed() -> str | None:
+    """The next line that is typed, or None at the end of all. If cancelled: the line is lost with its thread."""
+    line = await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    return line or None
 
 
 class LiveScreen:
@@ -70,6 +81,7 @@ class LiveScreen:
         self._dirty = True
         self._hint = hint
         self._offset = 0.0
+        self._drawing = trio.Lock()
 
     def feed(self, event: Event) -> None:
         """Take an event in."""
@@ -99,7 +111,18 @@ class LiveScreen:
                 continue
             self._dirty = False
             drawn = now
-            await trio.to_thread.run_sync(self._draw, self.picture(now + self._offset))
+            async with self._drawing:
+                await trio.to_thread.run_sync(self._draw, self.picture(now + self._offset))
+
+    async def ask(self, text: str) -> str | None:
+        """Ask below the tree, which stands still meanwhile."""
+        async with self._drawing:
+            self._live.stop()
+            try:
+                self._console.print(text, end="", markup=False, highlight=False, soft_wrap=True)
+                return await _typed()
+            finally:
+                self._live.start()
 
     def _draw(self, lines: list[Text]) -> None:
         self._live.update(Group(*lines), refresh=True)
@@ -142,6 +165,13 @@ class LineScreen:
         else:
             with suppress(OSError, ValueError):  # nobody is there to be told
                 print(text, file=self._told, flush=True)
+
+    async def ask(self, text: str) -> str | None:
+        """Ask behind the lines that wait."""
+        await self._write()
+        with suppress(OSError, ValueError):
+            print(text, end="", file=self._told, flush=True)
+        return await _typed()
 
     async def run(self) -> None:
         """Write what gathers, ten times a second."""

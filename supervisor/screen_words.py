@@ -12,6 +12,7 @@ from rich.cells import cell_len, set_cell_size
 
 from actors.usage import dollars
 
+APPROVAL: Final = "waits for approval"
 CUT: Final = "…"
 UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
 GIST_CHARS: Final = 4_000
@@ -109,6 +110,12 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def suspended(reason: str) -> str:
+    """Why an agent has stopped, in words: for two reasons it waits for a person."""
+    words = {"approval": APPROVAL, "paused": "paused"}
+    return words.get(reason, f"suspended: {clean(reason)}")
 
 
 def plural(number: int, word: str) -> str:

@@ -28,7 +28,7 @@ from actors.usage import NO_USAGE
 from .screen_layout import UNICODE, Columns, Glyphs, lay_out
 from .screen_nodes import LOOKS, Look, Node, said
 from .screen_rows import picture
-from .screen_words import clean, clean_lines, count, crop, gist, money, plural
+from .screen_words import clean, clean_lines, count, crop, gist, money, plural, suspended
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -118,7 +118,7 @@ def state_of(row: AgentRow, last: Outcome | None, *, owned: bool) -> State:
         owned: a process has the store open, so that an open turn is under way and not cut off.
     """
     if row.suspended is not None:
-        return Look.PAUSED, f"suspended: {clean(row.suspended)}"
+        return Look.PAUSED, suspended(row.suspended)
     if row.open is not None:
         where = f"in turn {row.open.number}, step {row.open.step}"
         return (Look.BUSY, where) if owned else (Look.PAUSED, f"cut off {where}")
