@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
+import trio
 
 from actors.changes import AgentRow, Enqueue, Put
 from actors.content import Pinned
-from actors.errors import Aborted, CallboardError, Unfinished, UsageError
+from actors.errors import Aborted, CallboardError, Conflict, Unfinished, UsageError
 from actors.happenings import AgentStarted
 from actors.ids import AgentId, MessageId, child_path, name_of, run_id, tree_of, turn_id
 from actors.messages import Asked, Envelope, Lane, Outcome, Status
@@ -43,14 +45,22 @@ ANSWER_SCHEMA: Final = {
     "additionalProperties": False,
 }
 
+TOOL_NAME_CHARS: Final = 64
+_NO_TOOL_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+
 
 @attrs.define(eq=False)
 class Open:
-    """A child's question that an ancestor has, and the child's wait for the answer."""
+    """A child's question that an ancestor has, and the child's wait for the answer.
+
+    Attributes:
+        tool: by which the ancestor's model answers this very question.
+    """
 
     asked: Asked
     ancestor: AgentId
     waiter: Waiter
+    tool: str
 
 
 @final
@@ -68,6 +78,8 @@ class Children:
         self._reserved: dict[CallId, int] = {}
         self._childless: set[AgentId] = set()
         self._keys: dict[tuple[str, str], AgentId] = {}
+        self._making: dict[tuple[str, str], trio.Lock] = {}
+        """Held by whoever finds or makes the agent of a key; only while somebody does."""
         self._boxes: dict[AgentId, tuple[Toolbox, int]] = {}
         self._open: dict[MessageId, Open] = {}
 
@@ -86,20 +98,41 @@ class Children:
         if start.parent and parts.stopping.barred(AgentId(start.parent)):
             msg = f"{start.parent} is being stopped; it starts no agents"
             raise Aborted(msg)
-        if start.key is not None:
-            found = self._keys.get((start.parent, start.key))
-            found = found or await parts.kernel.store.find_key(start.parent, start.key)
-            if found is not None:
-                if start.call is not None:
-                    self._reserved.pop(start.call, None)
-                return await self._found(found, start)
+        if start.key is None:
+            return await self._start(start)
+        place = (start.parent, start.key)
+        making = self._making.setdefault(place, trio.Lock())
+        try:
+            async with making:  # CHILD-2: whoever comes second finds what the first made
+                return await self._find(start) or await self._start(start)
+        finally:
+            if not making.locked():
+                self._making.pop(place, None)
+
+    async def _find(self, start: Start) -> Started | None:
+        """The agent of the key, if there is one."""
+        assert start.key is not None, "only a key finds an agent"
+        found = self._keys.get((start.parent, start.key))
+        found = found or await self._parts.kernel.store.find_key(start.parent, start.key)
+        if found is None:
+            return None
+        if start.call is not None:
+            self._reserved.pop(start.call, None)
+        return await self._found(found, start)
+
+    async def _start(self, start: Start) -> Started:
+        """A new agent; where another process was faster with the key, that one's."""
+        parts = self._parts
         parts.kernel.remember(start.agent)
         place = parts.ledger.spawn(start.parent)
         try:
             return await self._make(start, place)
-        except BaseException:
+        except BaseException as error:
             parts.ledger.unspawn(place)
-            raise
+            found = await self._find(start) if isinstance(error, Conflict) and start.key is not None else None
+            if found is None:
+                raise
+            return found
 
     async def _found(self, path: AgentId, start: Start) -> Started:
         self._keys[start.parent, start.key or ""] = path
@@ -198,8 +231,21 @@ class Children:
             box = self._boxes[path] = (made, sum(len(o.schema) + len(o.description) for o in made.offers))
         if not self._open:
             return box[0]
-        names = sorted({name_of(found.asked.child) for found in self._open.values() if found.ancestor == path})
-        return toolbox((*box[0].values(), *(self._answer_tool(name, path) for name in names)))
+        asked = sorted((found for found in self._open.values() if found.ancestor == path), key=lambda one: one.tool)
+        return toolbox((*box[0].values(), *map(self._answer_tool, asked)))
+
+    def _answer_name(self, child: AgentId, ancestor: AgentId) -> str:
+        """A name for the tool that answers this child: `answer_kid_2` for `lead/kid#2`, shortened and made unique."""
+        taken = {found.tool for found in self._open.values() if found.ancestor == ancestor}
+        taken.update(self._boxes[ancestor][0] if ancestor in self._boxes else ())
+        ordinal = _ordinal(child)
+        suffix = f"_{ordinal}" if ordinal > 1 else ""
+        while True:
+            name = f"answer_{_NO_TOOL_NAME.sub('_', name_of(child))}"[: TOOL_NAME_CHARS - len(suffix)] + suffix
+            if name not in taken:
+                return name
+            ordinal += 1
+            suffix = f"_{ordinal}"
 
     def offers_bytes(self, path: AgentId, agent: Agent) -> int:
         """About how many bytes the offers are in a request."""
@@ -220,20 +266,19 @@ class Children:
         description = f"Hand a task to {agent.name}. {first}".strip()
         return Tool.internal(agent.name, description, dict(TASK_SCHEMA), run, effect=Effect.CHILD, context="ctx")
 
-    def _answer_tool(self, name: str, ancestor: AgentId) -> Tool[..., object]:
-        async def run(ctx: Context, answer: str) -> str:
-            for question in tuple(self._open.values()):
-                if question.ancestor == ancestor and name_of(question.asked.child) == name:
-                    waits_for = self._child_towards(ancestor, question.asked.child)
-                    await self.answer(question.asked.id, answer)
-                    return self._told(await ctx.ref(waits_for).wait_report())
-            msg = f"{name} no longer waits for an answer"
-            raise UsageError(msg)
+    def _answer_tool(self, found: Open) -> Tool[..., object]:
+        child = found.asked.child
 
-        description = f"Answer the open question of {name} and wait for its report."
-        return Tool.internal(
-            f"answer_{name}", description, dict(ANSWER_SCHEMA), run, effect=Effect.CHILD, context="ctx"
-        )
+        async def run(ctx: Context, answer: str) -> str:
+            if found.asked.id not in self._open:
+                msg = f"{child} no longer waits for an answer"
+                raise UsageError(msg)
+            waits_for = self._child_towards(found.ancestor, child)
+            await self.answer(found.asked.id, answer)
+            return self._told(await ctx.ref(waits_for).wait_report())
+
+        description = f"Answer the open question of {child} and wait for its report."
+        return Tool.internal(found.tool, description, dict(ANSWER_SCHEMA), run, effect=Effect.CHILD, context="ctx")
 
     @staticmethod
     def _child_towards(ancestor: AgentId, descendant: AgentId) -> AgentId:
@@ -245,11 +290,9 @@ class Children:
         if report.status is Status.DONE:
             return report.text
         if report.question is not None:
-            name = name_of(report.question.path)
-            return (
-                f"{report.question.path} asks before it can go on: {report.question.text}\n"
-                f"Answer it with the tool answer_{name}."
-            )
+            found = self._open.get(report.question.id)
+            how = "It no longer waits for an answer." if found is None else f"Answer it with the tool {found.tool}."
+            return f"{report.question.path} asks before it can go on: {report.question.text}\n{how}"
         why = f": {report.error}" if report.error is not None else ""
         said = f" It had said: {report.text}" if report.text else ""
         msg = f"{report.path} came to no answer ({report.status.value}{why}).{said}"
@@ -269,7 +312,7 @@ class Children:
         assert frame is not None, "an upward question comes from a frame"
         waiter = Waiter()
         waiter.wait = parts.graph.begin(frame, (ancestor,), completing=wait)
-        self._open[asked.id] = Open(asked, ancestor, waiter)
+        self._open[asked.id] = Open(asked, ancestor, waiter, self._answer_name(child, ancestor))
         actor = parts.kernel.actors[child]
         question = Outcome(
             path=child,

@@ -71,10 +71,11 @@ class Supervisor:
             Its handle: alive, its task accepted.
 
         Raises:
-            UsageError: no model, or the key was used with another task. StoreError.
+            UsageError: no model, the key was used with another task, or the supervisor was left. StoreError.
 
         Durable: the agent and its task.
         """
+        self._parts.check_open()
         self._models.check(agent)
         started = await self._parts.children.start(Start(agent, task, key=key, budget=budget))
         return self._ref(started.path)
@@ -106,14 +107,10 @@ class Supervisor:
             raise
 
     async def _leave_scope(self, path: AgentId) -> None:
-        parts = self._parts
+        options = self._parts.options
         with trio.CancelScope(shield=True) as scope:
-            scope.deadline = trio.current_time() + parts.options.grace_s
-            if parts.options.durable:
-                await parts.stopping.suspend(parts.stopping.below(path), parts.options.grace_s, "cancelled")
-            else:
-                await parts.stopping.abort(path, "the run was cancelled", subtree=True)
-                await parts.stopping.wait_aborted(path)
+            scope.deadline = trio.current_time() + options.grace_s + options.hard_s + 1  # the cut-off is at the grace
+            await self._parts.stopping.give_up(path)
 
     async def find(self, path: str) -> AgentRef:
         """The handle of an agent of the store.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, final
 import attrs
 import trio
 
+from actors.errors import UsageError
 from actors.frames import Frames
 from actors.ids import AgentId, CallId, MessageId
 from actors.output import OutputSpec
@@ -78,6 +79,7 @@ class Barriers(Protocol):
     async def wait_closed(self, path: AgentId) -> None: ...
     async def kill(self, path: AgentId, reason: str) -> None: ...
     async def suspend(self, nodes: tuple[AgentId, ...], grace_s: float, reason: str = "leaving") -> None: ...
+    async def give_up(self, path: AgentId) -> None: ...
     async def leave(self, mode: str, grace_s: float, hard_s: float) -> None: ...
 
 
@@ -147,6 +149,7 @@ class Parts:
     Attributes:
         outputs: types that messages owed, by name. lives: of the agents in memory.
         leaving: how the supervisor is being left (`suspend`, `finish`, `close`, `abort`), or None.
+        left: it was; nothing runs here any more.
     """
 
     kernel: Kernel
@@ -163,12 +166,22 @@ class Parts:
     outputs: dict[str, OutputSpec] = attrs.field(factory=dict)
     lives: dict[AgentId, Living] = attrs.field(factory=dict)
     leaving: str | None = None
+    left: bool = False
     post: Posting = attrs.field(init=False)
     desk: Desk = attrs.field(init=False)
     children: Parenting = attrs.field(init=False)
     stopping: Barriers = attrs.field(init=False)
     standing: Still = attrs.field(init=False)
     approvals: Asking = attrs.field(init=False)
+
+    def check_open(self) -> None:
+        """Refuse what would need a supervisor that was left.
+
+        Raises:
+            UsageError: it was left.
+        """
+        if self.left:
+            raise UsageError("the supervisor was left: its agents run no more; open another over the same store")
 
     def models_of(self, agent: Agent) -> tuple[Model, ...]:
         """The chain an agent asks."""

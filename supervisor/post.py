@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from actors.changes import Enqueue, Intake, Move, Placed
-from actors.errors import AgentClosed, CallboardError, Conflict, MailboxFull, MessageTooLarge
+from actors.errors import AgentClosed, CallboardError, Conflict, MailboxFull, MessageTooLarge, UsageError
 from actors.happenings import PostRefused
 from actors.ids import AgentId, name_of, tree_of
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState
@@ -29,9 +29,14 @@ MAX_POSTS: Final = 1_000
 
 @attrs.define(eq=False)
 class _Posted:
-    """One agent's posts on their way. `lock`: held by whoever accepts them, one after another."""
+    """One agent's posts on their way.
+
+    Attributes:
+        waiting: oldest first. decided: how many have left it. lock: held by whoever accepts them, one after another.
+    """
 
     waiting: deque[tuple[Envelope, Receipt]] = attrs.field(factory=deque)
+    decided: int = 0
     lock: trio.Lock = attrs.field(factory=trio.Lock)
 
 
@@ -47,6 +52,7 @@ class Post:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._trio = trio.lowlevel.current_trio_token()
         self._posts: dict[AgentId, _Posted] = {}
 
     async def send(self, path: AgentId, letters: Sequence[Letter]) -> tuple[Receipt, ...]:
@@ -57,6 +63,7 @@ class Post:
 
         Durable: the messages, on return.
         """
+        self._parts.check_open()
         await self.flush(path)
         envelopes = tuple([self._envelope(path, letter) for letter in letters])
         return await self._accept(path, envelopes)
@@ -79,7 +86,8 @@ class Post:
             first = self._parts.kernel.receipts.get(value.message)
             if receipt.state is ReceiptState.PENDING:  # one that was posted is in its sender's hands
                 receipt.id = value.message
-                receipt.decide(ReceiptState.QUEUED if first is None else first.state)
+                known = ReceiptState.QUEUED if first is None else first.state
+                receipt.decide(ReceiptState.QUEUED if known is ReceiptState.PENDING else known)  # PENDING: on its way
             if first is not None:
                 return first
             self._parts.kernel.receipts[value.message] = receipt
@@ -92,16 +100,27 @@ class Post:
 
         Raises:
             MailboxError: a bound is reached as far as is known here, or the agent is closing.
+            UsageError: this is another thread than the supervisor's, or the supervisor was left.
         """
+        self._check_here(path)
         envelope = self._envelope(path, letter)
         self._check_now(path, envelope)
         receipt = Receipt(self._parts.desk, envelope.id, path, ReceiptState.PENDING)
         posted = self._posts.get(path)
         if posted is None:
-            posted = self._posts[path] = _Posted()
             self._parts.kernel.nursery.start_soon(self._flush_all, path)
+            posted = self._posts[path] = _Posted()
         posted.waiting.append((envelope, receipt))
         return receipt
+
+    def _check_here(self, path: AgentId) -> None:
+        if not trio.lowlevel.in_trio_run() or trio.lowlevel.current_trio_token() is not self._trio:
+            msg = (
+                f"post() to {path} was called outside of the supervisor's thread;"
+                " in a thread that Trio started use trio.from_thread.run(ref.send, ...)"
+            )
+            raise UsageError(msg)
+        self._parts.check_open()
 
     def _check_now(self, path: AgentId, envelope: Envelope) -> None:
         bound = self._bound(path, envelope.lane)
@@ -132,18 +151,18 @@ class Post:
         posted = self._posts.get(path)
         if posted is None:
             return
-        waiting = posted.waiting
-        _, last = waiting[-1]
+        upto = posted.decided + len(posted.waiting)
         async with posted.lock:
-            while last.state is ReceiptState.PENDING:
-                envelope, receipt = waiting[0]
+            while posted.decided < upto:
+                envelope, receipt = posted.waiting[0]
                 try:
                     await self._accept(path, (envelope,), (receipt,))
                 except CallboardError as error:
                     receipt.decide(ReceiptState.REFUSED, error)
                     self._parts.kernel.tell(path, PostRefused, {"message": envelope.id, "error": str(error)})
-                waiting.popleft()
-                if not waiting:
+                posted.waiting.popleft()
+                posted.decided += 1
+                if not posted.waiting:
                     del self._posts[path]
 
     def pending(self) -> bool:

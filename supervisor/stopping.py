@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from actors.changes import Claim, Enqueue, Intake, Move, Shut
-from actors.errors import AgentClosed, CallboardError, StoreError, Unfinished
+from actors.errors import AgentClosed, CallboardError, Unfinished
 from actors.happenings import AgentEnded
 from actors.ids import AgentId, parent_path, run_id, tree_of, turn_id
 from actors.messages import Envelope, Lane, LaneBound, Outcome, Purpose, ReceiptState, Status
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from actors.actor import Actor
     from actors.changes import Operation
+    from actors.ids import TreeId
 
     from .parts import Parts
 
@@ -84,8 +85,10 @@ class Stopping:
         active = [node for node in nodes if (actor := actors.get(node)) is not None and actor.active]
         for node in active:
             below = f"{node}/"
-            waits = self._parts.graph.waits_of(node)
-            if waits and not any(other.startswith(below) for other in active):
+            waiting = {wait.waiter for wait in self._parts.graph.waits_of(node)}
+            running = self._parts.lives[node].calls.running.values()
+            alone = all(call.frame in waiting for call in running if not call.left_behind)  # others may still end
+            if waiting and alone and not any(other.startswith(below) for other in active):
                 self._cut_off(node)
 
     def barred(self, path: AgentId) -> bool:
@@ -118,8 +121,8 @@ class Stopping:
 
     def _cut_off(self, path: AgentId) -> None:
         actor = self._parts.kernel.actors.get(path)
-        if actor is not None and actor.loop is not None:
-            actor.loop.cut_off()
+        if actor is not None:
+            actor.cut_off()
 
     # -- abort -----------------------------------------------------------------------------------------------------
 
@@ -152,16 +155,31 @@ class Stopping:
         if not running:
             return
         paths = [actor.path for actor in running]
-        self._bar(paths)
+        self._bar(paths)  # all of them, before the first commit: an agent of one tree may be waiting for another's
         try:
-            operations: list[Operation] = []
-            for actor in running:
-                turn = turn_id(actor.path, actor.row.turns)
-                operations.append(Enqueue(self._control(actor.path, Purpose.ABORT, reason, turn), _NO_BOUND))
-                operations.append(Move(actor.path, (ReceiptState.QUEUED,), ReceiptState.HELD))
-            await kernel.commit(tree_of(paths[0]), tuple(operations))
+            await self._order_aborts(running, reason)
         finally:
             self._unbar(paths)
+
+    async def _order_aborts(self, running: list[Actor], reason: str) -> None:
+        """One commit per tree, for a commit is one tree's; what one tree's store refuses holds up no other's."""
+        trees: dict[TreeId, list[Operation]] = {}
+        for actor in running:
+            turn = turn_id(actor.path, actor.row.turns)
+            trees.setdefault(tree_of(actor.path), []).extend(
+                (
+                    Enqueue(self._control(actor.path, Purpose.ABORT, reason, turn), _NO_BOUND),
+                    Move(actor.path, (ReceiptState.QUEUED,), ReceiptState.HELD),
+                )
+            )
+        refused: CallboardError | None = None
+        for tree, operations in trees.items():
+            try:
+                await self._parts.kernel.commit(tree, tuple(operations))
+            except CallboardError as error:
+                refused = refused or error
+        if refused is not None:
+            raise refused
 
     def _control(self, path: AgentId, purpose: Purpose, reason: str, target: str = "") -> Envelope:
         message = self._parts.kernel.new_message_id()
@@ -206,7 +224,11 @@ class Stopping:
                 await kernel.resident(row.agent)
 
     def _start(self, path: AgentId, grace_s: float) -> None:
-        self._closing[path] = _Close(trio.CancelScope(deadline=trio.current_time() + grace_s))
+        deadline = trio.current_time() + grace_s
+        if path in self._closing:  # STOP-2: its agent found the order in its mailbox before we came here
+            self._closing[path].grace.deadline = deadline
+            return
+        self._closing[path] = _Close(trio.CancelScope(deadline=deadline))
         self._parts.kernel.nursery.start_soon(self._close, path)
 
     def go_on_closing(self, actor: Actor, envelope: Envelope | None = None) -> None:
@@ -216,10 +238,8 @@ class Stopping:
             if node in self._closing:
                 return
             node = parent_path(node)
-        self._start(
-            actor.path,
-            0.0 if envelope is not None and envelope.purpose is Purpose.KILL else self._parts.options.grace_s,
-        )
+        killed = envelope is not None and envelope.purpose is Purpose.KILL
+        self._start(actor.path, 0.0 if killed else self._parts.options.grace_s)
 
     async def _close(self, path: AgentId) -> None:
         """Answer what was accepted within the grace; past it abort, then kill; finish leaves first (CLS-2..4)."""
@@ -229,19 +249,16 @@ class Stopping:
             with close.grace:
                 await self._until(path, idle=True)
             await self._end(self.below(path), "closed: the grace period is over", self._parts.options.hard_s)
-            while left := self._open_below(path):
+            actors = self._parts.kernel.actors
+            while left := [node for node in self.below(path) if actors[node].intake is not Intake.CLOSED]:
                 async with self._finishing:  # a child's own close may be at it, too
                     await self._finish(max(left, key=lambda node: (node.count("/"), node)))
         except CallboardError as error:  # in a task of its own: who waits for the close hears of it; the store owes it
             for node in self.below(path):
-                self._parts.replies.fail_condition(node, Need.EXIT, error)
+                self._parts.replies.fulfil(node, Need.EXIT, error)
         finally:
             del self._closing[path]
             close.done.set()
-
-    def _open_below(self, path: AgentId) -> list[AgentId]:
-        actors = self._parts.kernel.actors
-        return [node for node in self.below(path) if actors[node].intake is not Intake.CLOSED]
 
     async def _end(self, nodes: tuple[AgentId, ...], reason: str, hard_s: float) -> None:
         """Abort what still runs; past `hard_s` cancel its task, and name what is stuck."""
@@ -250,7 +267,7 @@ class Stopping:
             return
         with trio.CancelScope(shield=True) as scope:
             scope.deadline = trio.current_time() + hard_s
-            with suppress(StoreError):  # what cannot be written ends all the same
+            with suppress(CallboardError):  # what cannot be written ends all the same
                 await self._abort(tuple(busy), reason)
             while self._busy(nodes):
                 await self._moved.wait()
@@ -333,6 +350,17 @@ class Stopping:
             if still:  # no turn of theirs can end: they stay as they are, for whoever decides
                 await self.suspend(still, hard_s)
         await self._end(tuple(actors), "the supervisor was left", hard_s)
+
+    async def give_up(self, path: AgentId) -> None:
+        """Whoever ran this tree was cancelled: it stops within the grace, and what does not is cut off (CLS-5)."""
+        options = self._parts.options
+        if not options.durable:
+            with trio.move_on_after(options.grace_s):
+                await self.abort(path, "the run was cancelled", subtree=True)
+                await self._until(path)
+            await self.suspend(self.below(path), 0.0, "cancelled")
+            return
+        await self.suspend(self.below(path), options.grace_s, "cancelled")
 
     async def suspend(self, nodes: tuple[AgentId, ...], grace_s: float, reason: str = "leaving") -> None:
         """Stop turns at their next commit; past the grace cut them off. What is queued stays queued (CLS-5)."""

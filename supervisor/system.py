@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +16,13 @@ from actors.actor import Actor
 from actors.agent import closure
 from actors.budget import Budget
 from actors.compaction import DEFAULT_COMPACTION
-from actors.errors import InsideLoop, Unfinished, UsageError
+from actors.errors import CallboardError, InsideLoop, Unfinished, UsageError
 from actors.frames import Frames
 from actors.happenings import BudgetStage, Overrun
 from actors.hooks import points_of
 from actors.points import TurnSpec
 from actors.running import Runner
+from actors.tools import is_number
 from actors.usage import NOTHING, Price
 from actors.watching import Board
 
@@ -50,7 +50,7 @@ from .store.sqlite import open_sqlite_reader, open_sqlite_store
 from .waits import WaitGraph
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     import httpx
@@ -106,32 +106,39 @@ async def open_supervisor(
     if on_exit is not None and on_exit not in ON_EXIT:
         msg = f"on_exit= is one of {', '.join(ON_EXIT)}; got {on_exit!r}"
         raise UsageError(msg)
+    for name, seconds in (("grace", grace), ("hard", hard)):
+        if not is_number(seconds) or not seconds >= 0:
+            msg = f"{name}= is seconds from 0; got {seconds!r}"
+            raise UsageError(msg)
     body: Exception | None = None
     async with AsyncExitStack() as stack:
         models = Models(model, _model_builder(stack))
         registry = closure(agents)
         for known in registry.values():
             models.remember(known)
+        spending = _spending(budget, prices or {}, permits)  # what is wrong is said before a nursery could wrap it
+        options = Options(models.default, models.resolve, grace, hard, durable=store is not None)
         opened = await stack.enter_async_context(_open_store(store, inline=inline))
         async with trio.open_nursery() as tools, trio.open_nursery() as actors:
             parts = _assemble(
-                opened,
-                registry,
-                spending=_Spending(budget, prices or {}, permits),
-                nurseries=(tools, actors),
-                options=Options(models.default, models.resolve, grace, hard, durable=store is not None),
-                inline=inline,
+                opened, registry, spending=spending, nurseries=(tools, actors), options=options, inline=inline
             )
             mode = on_exit or ("finish" if store is None else "suspend")
             try:
                 yield Supervisor(parts, models)
             except BaseException as error:
-                await _leave(parts, "suspend" if store is not None else "abort", 0.0, hard)
+                try:
+                    await _leave(parts, "suspend" if store is not None else "abort", 0.0, hard)
+                except Exception as trouble:  # noqa: BLE001 - the body's own exception comes out, whatever happens here
+                    error.add_note(f"callboard: leaving failed, too: {type(trouble).__name__}: {trouble}")
                 if not isinstance(error, Exception):
                     raise
                 body = error  # raised below, where no nursery wraps it in a group
             else:
-                await _leave(parts, mode, grace, hard)
+                try:
+                    await _leave(parts, mode, grace, hard)
+                except CallboardError as error:
+                    body = error
     if body is not None:
         raise body
 
@@ -182,9 +189,22 @@ def _model_builder(stack: AsyncExitStack) -> Callable[[ModelSpec], Model]:
 class _Spending:
     """What bounds and prices the whole supervisor."""
 
-    budget: Budget | None
-    prices: Mapping[str, Price]
-    permits: int
+    ledger: Ledger
+    graph: WaitGraph
+    gateway: Gateway
+
+
+def _spending(budget: object, prices: Mapping[str, Price], permits: object) -> _Spending:
+    if budget is not None and not isinstance(budget, Budget):
+        msg = f"budget= is a Budget or None; got {budget!r}"
+        raise UsageError(msg)
+    if not isinstance(permits, int) or isinstance(permits, bool):
+        msg = f"permits= is a whole number from 1; got {permits!r}"
+        raise UsageError(msg)
+    ledger, graph = Ledger(budget), WaitGraph()
+    now = trio.lowlevel.current_clock().current_time
+    gateway = Gateway(ledger, prices=prices, permits=permits, waits=graph, clock=now)
+    return _Spending(ledger, graph, gateway)
 
 
 def _assemble(
@@ -197,13 +217,11 @@ def _assemble(
     inline: bool,
 ) -> Parts:
     tools, actors = nurseries
-    graph = WaitGraph()
+    ledger, graph, gateway = spending.ledger, spending.graph, spending.gateway
     frames = Frames(graph.leave)
-    ledger = Ledger(spending.budget)
     board = Board()
     replies = Replies(graph, frames)
     now = trio.lowlevel.current_clock().current_time
-    gateway = Gateway(ledger, prices=spending.prices, permits=spending.permits, waits=graph, clock=now)
     kernel = Kernel(
         store=store,
         ledger=ledger,
@@ -294,16 +312,19 @@ def _make_actor(parts: Parts, agent: Agent, row: AgentRow) -> Actor:
 
 async def _leave(parts: Parts, mode: str, grace_s: float, hard_s: float) -> None:
     """Leave as asked, in bounded time, and hide nothing that still runs (CLS-4, CLS-5)."""
-    with trio.CancelScope(shield=True) as scope:
-        scope.deadline = trio.current_time() + grace_s + 2 * hard_s + 1
-        await parts.stopping.leave(mode, grace_s, hard_s)
-        await unwound(parts, hard_s)
-    parts.board.end()
-    parts.approvals.end()
-    parts.replies.fail_all(Unfinished("the supervisor was left; with a store, resume() goes on"))
-    left = stuck(parts)
-    for nursery in (parts.actors_nursery, parts.tools_nursery):
-        nursery.cancel_scope.cancel()
+    try:
+        with trio.CancelScope(shield=True) as scope:
+            scope.deadline = trio.current_time() + grace_s + 2 * hard_s + 1
+            await parts.stopping.leave(mode, grace_s, hard_s)
+            await unwound(parts, hard_s)
+    finally:
+        parts.left = True
+        parts.board.end()
+        parts.approvals.end()
+        parts.replies.fail_all(Unfinished("the supervisor was left; with a store, resume() goes on"))
+        left = stuck(parts)
+        for nursery in (parts.actors_nursery, parts.tools_nursery):
+            nursery.cancel_scope.cancel()
     if left:
         sys.stderr.write("callboard: still running when the supervisor was left:\n" + "\n".join(left) + "\n")
 
