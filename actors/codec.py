@@ -53,8 +53,7 @@ class Stored:
     """A class that is stored.
 
     Attributes:
-        cls: the class.
-        tag: its name in the store, for ever.
+        cls: the class. tag: its name in the store, for ever.
         versions: one line of summary for each, oldest first.
         upgrades: from each version to the next; they are given the object's fields and return the next version's.
     """
@@ -241,7 +240,7 @@ def _structure_tagged(members: tuple[Stored, ...], converter: cattrs.Converter) 
 
 def _unstructure_class(stored: Stored, converter: cattrs.Converter) -> _Hook:
     inner: Callable[[Any], Raw] = make_dict_unstructure_fn(stored.cls, converter, _cattrs_omit_if_default=True)
-    tag = stored.tag if _tagged(stored.cls) else None
+    tag = stored.tag if any(stored.cls in get_args(union) for union in _UNIONS) else None
     newest = len(stored.versions)
     if tag is None and newest == 1:
         return inner
@@ -255,10 +254,6 @@ def _unstructure_class(stored: Stored, converter: cattrs.Converter) -> _Hook:
         return raw
 
     return unstructure
-
-
-def _tagged(cls: type) -> bool:
-    return any(cls in get_args(union) for union in _UNIONS)
 
 
 def _unstructure_sequence(kind: Any, converter: cattrs.Converter) -> _Hook:
@@ -378,9 +373,8 @@ class Form(Generic[T]):
             told = cattrs.transform_error(detailed, path="$", format_exception=_told)
             return Corrupt(f"a {self.name} cannot be read: {'; '.join(told)}")
         except Exception as plain:  # noqa: BLE001 - as above; what has no path is at the root
-            return Corrupt(
-                f"a {self.name} cannot be read: {plain if isinstance(plain, ValueError) else repr(plain)} @ $"
-            )
+            why = plain if isinstance(plain, ValueError) else repr(plain)
+            return Corrupt(f"a {self.name} cannot be read: {why} @ $")
         return Corrupt(f"a {self.name} cannot be read")
 
 

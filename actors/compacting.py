@@ -44,6 +44,12 @@ LEAST_SHARE: Final = 0.1
 # -- whether -------------------------------------------------------------------------------------------------------
 
 
+def first(state: TurnState, event: Looked) -> Step | None:
+    """Compact before the next request, where that is due; None: go on to it."""
+    doing = due(state, event) if state.ticket is None else None
+    return None if doing is None else begin(state, doing)
+
+
 def due(state: TurnState, event: Looked) -> Compacting | None:
     """The compaction that must come before the next request, or None (CMP-6)."""
     doing, rule = state.compacting, state.spec.compaction

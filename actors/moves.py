@@ -192,8 +192,7 @@ class HookReturned(Struct, frozen=True):
 class Looked(Struct, frozen=True):
     """The answer to `Look`: messages chosen by the drain modes, and what is in force for the next request.
 
-    `day_s`: seconds that make the time of day of `now`. `choice`: what the mail chooses that does not hold yet.
-    `context_window`: tokens that the model may be sent, or None.
+    `day_s`: seconds that make the time of day of `now`. `choice`: of the mail. `context_window`: in tokens, or None.
     """
 
     now: float
@@ -337,10 +336,7 @@ class Look(Struct, frozen=True):
 
 
 class Admit(Struct, frozen=True):
-    """Ask the gate; answer Admitted, MustWait or NotAdmitted. `wait`: wait for a place instead of MustWait.
-
-    `helper`: for a summary, where there is something to replace; else answer NotSummarised.
-    """
+    """Ask the gate; answer Admitted, MustWait (not with `wait`), NotAdmitted or, for a `helper`, NotSummarised."""
 
     extra_bytes: int
     wait: bool = False

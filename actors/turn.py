@@ -278,11 +278,9 @@ def _looked(state: TurnState, event: Looked) -> Step:
             " raise Limits(model_calls_per_turn=...) or give a smaller task"
         )
         return ending.fail(state, error, event.now)
-    first = selecting.settle(state, event)
+    first = selecting.settle(state, event) or compacting.first(state, event)
     if first is not None:
         return first
-    if state.ticket is None and (doing := compacting.due(state, event)) is not None:
-        return compacting.begin(state, doing)
     if made == limit - 1 and limit > 1 and state.last_chance is None:
         _last_chance(state, f"This is the last of {limit} model calls of this turn: answer now, without tools.")
     if state.ticket is not None:
