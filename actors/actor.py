@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, final
 
+import trio
+
 from .approving import found, unknown_in
 from .changes import CallState, Claim, Intake, Put
 from .compaction import ASKED, NO_COMPACTION, Compacting
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .hosting import Host
     from .ids import AgentId, CallId, TurnId
     from .messages import Outcome, Queued
+    from .output import OutputSpec
     from .points import TurnSpec
     from .tools import Toolbox
 
@@ -100,6 +103,7 @@ class Actor:
     """
 
     __slots__ = (
+        "_behind",
         "active",
         "agent",
         "asking_output",
@@ -142,13 +146,23 @@ class Actor:
         self.active = False
         self.compacting = False
         self.not_compacted: str | None = None
+        self._behind: trio.CancelScope | None = None  # around the hooks behind a turn
 
     # -- work arrives ----------------------------------------------------------------------------------------------
 
     def arrived(self, queued: Queued) -> None:
         """A message is durable: put it in its lane, and wake."""
         self.mailbox.add(queued)
+        if self._behind is not None and queued.envelope.purpose is Purpose.ABORT:
+            self._behind.cancel()
         self.wake()
+
+    def cut_off(self) -> None:
+        """Stop the turn here and now, or what runs behind it."""
+        if self.loop is not None:
+            self.loop.cut_off()
+        if self._behind is not None:
+            self._behind.cancel()
 
     def wake(self) -> None:
         """See that what is due gets a task; sync, from anywhere on the Trio thread. An active one sees it by itself."""
@@ -208,7 +222,7 @@ class Actor:
                 if not self.due:  # no checkpoint from here until it is passive (ACTOR-2)
                     return
         except Exception as error:  # noqa: BLE001 - the one supervision point of an actor: a bug in one is no end of all
-            self.suspended = "crashed"
+            self.suspended, self.stale = "crashed", True  # what is in memory may be half of something
             self.keeper.crashed(self, error)
         finally:
             self.active = False
@@ -237,8 +251,7 @@ class Actor:
         self.suspended = None
         assert self.conversation is not None, "it was read"
         host = self.keeper.host
-        row = self.row
-        resumed = row.open is not None
+        resumed = self.row.open is not None
         alone = self.compacting and not (resumed or self.mailbox.wants_turn)
         look = host.look(sends=False)
         if self.calls:
@@ -248,16 +261,7 @@ class Actor:
         last = self.conversation.last
         answer = last if resumed and isinstance(last, ResponseRecord) else None
         begin = Begin(host.now(), calls, resumed and self._owed(), answer, more=more, compact=alone)
-        state = TurnState(
-            self.spec,
-            row,
-            self.conversation.stored,
-            new_run=not (resumed or self.run_open),
-            output=look.output if resumed else None,
-            unknown=self.unknown,
-            done=_done(self.conversation, turn_id(row.agent, row.open.number)) if row.open is not None else (),
-            compacting=Compacting(ASKED) if self.compacting and cut is None else NO_COMPACTION,
-        )
+        state = self._state(self.conversation, look.output)
         self.run_open |= not alone
         self.loop = loop = TurnLoop(host, state, self.conversation, self._compacted)
         if not alone:
@@ -283,7 +287,25 @@ class Actor:
             self._compacted(NotCompacted(f"{self.path} was not compacted: it was aborted"))
         self.keeper.turn_over(self, over)
         if self.spec.hooks:
-            await self.keeper.after_turn(self, over)
+            with trio.CancelScope() as self._behind:  # foreign code, which an abort ends here too (ABT-1)
+                if any(order.envelope.purpose is Purpose.ABORT for order in self.mailbox.orders):
+                    self._behind.cancel()  # it came when the turn was over already
+                await self.keeper.after_turn(self, over)
+            self._behind = None
+
+    def _state(self, conversation: Conversation, output: OutputSpec | None) -> TurnState:
+        """The turn as it begins, or as the store has it open."""
+        row = self.row
+        return TurnState(
+            self.spec,
+            row,
+            conversation.stored,
+            new_run=row.open is None and not self.run_open,
+            output=output if row.open is not None else None,
+            unknown=self.unknown,
+            done=() if row.open is None else _done(conversation, turn_id(row.agent, row.open.number)),
+            compacting=Compacting(ASKED) if self.compacting else NO_COMPACTION,
+        )
 
     async def _catch_up(self) -> bool:
         """Read what memory does not have, or cannot be sure of. Returns whether anything was read."""

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, TypeAlias, final
 from .compacting import least
 from .compaction import NotSummarised, Summarised, plan, request_bytes, summary_request
 from .errors import Exhausted, Malformed, ProviderError
+from .guarding import goes_on, safely_told
 from .happenings import AttemptDiscarded, ReasoningDelta, RequestStarted, TextDelta
 from .ids import turn_id
 from .messages import Selection
 from .moves import Cut, Failed, Responded, opened
 from .ports import BlockDone, ReasoningPiece, TextPiece, WireCall
+from .usage import Amounts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,16 +56,17 @@ def summarisers(host: Host, state: TurnState) -> tuple[Model, ...]:
 class Collector:
     """What has come of the response in progress: the gate's watcher, and the source of deltas (TRN-8).
 
-    `quiet`: it is a summary, of which watchers hear its two ends only.
+    `quiet`: it is a summary, of which watchers hear its two ends only. `answer`: the whole response, once it is there.
     """
 
-    __slots__ = ("_host", "attempts", "blocks", "half", "model", "quiet", "ticket")
+    __slots__ = ("_host", "answer", "attempts", "blocks", "half", "model", "quiet", "ticket")
 
     def __init__(self, host: Host, ticket: Ticket, *, quiet: bool) -> None:
         self._host = host
         self.quiet = quiet
         self.ticket = ticket
         self.model = ticket.model
+        self.answer: Responded | None = None
         self.attempts = 0
         self.blocks: list[ReasoningBlock | TextBlock | WireCall] = []
         self.half: list[str] = []
@@ -102,8 +105,23 @@ class Collector:
             self._host.tell(AttemptDiscarded, values)
 
     def cut(self, now: float, control: tuple[Queued, ...], reason: str | None) -> Cut:
-        """Account the request now, once, with what came of it; its stream unwinds afterwards (REQ-7)."""
-        ticket = self.ticket
+        """Account the request now, once, with what came of it; its stream unwinds afterwards (REQ-7).
+
+        A response that was whole, but was not taken in yet, is kept whole; a request that failed, as what it took.
+        """
+        ticket, answer = self.ticket, self.answer
+        if answer is not None:
+            served = answer.served
+            return Cut(
+                now,
+                control,
+                reason,
+                served.response.blocks,
+                usage=served.usage,
+                spent=spent_by(answer),
+                cost_known=served.cost is not None,
+                model=served.model,
+            )
         self._host.gate.cut(ticket)
         return Cut(
             now,
@@ -118,6 +136,11 @@ class Collector:
         )
 
 
+def spent_by(answer: Responded) -> Amounts:
+    """What a response took, with the calls that were granted to it: the accounts have counted both (BUD-7)."""
+    return answer.spent + Amounts(tool_calls=answer.granted) if answer.granted else answer.spent
+
+
 async def answered(
     host: Host, conversation: Conversation, action: Ask, collector: Collector, wanted: Callable[[], bool]
 ) -> Responded | Failed:
@@ -128,13 +151,17 @@ async def answered(
         served = await host.gate.call(ticket, request, collector)
     except (ProviderError, Exhausted) as error:
         return Failed(host.now(), error, ticket.usage, ticket.charged)
-    except Exception as bug:  # noqa: BLE001 - a model is foreign code: its bug fails the turn, not the tree
+    except BaseException as bug:  # a model is foreign code: its bug fails the turn, not the tree
+        if goes_on(bug):
+            raise
+        collector.blocks, collector.half = [], []
         return Failed(host.now(), _raised(bug), ticket.usage, ticket.charged)
     finally:
         host.gate.abandon(ticket)
     calls = sum(isinstance(block, WireCall) for block in served.response.blocks)
     granted = host.grant_calls(calls) if calls and wanted() else None
-    return Responded(host.now(), served, ticket.charged, granted)
+    collector.answer = answer = Responded(host.now(), served, ticket.charged, granted)
+    return answer
 
 
 async def summarised(
@@ -152,14 +179,16 @@ async def summarised(
         served = await host.gate.call(ticket, request, collector)
     except (ProviderError, Exhausted) as error:
         return NotSummarised(host.now(), error, ticket.usage, ticket.charged, ticket.cost_known)
-    except Exception as bug:  # noqa: BLE001 - as above: it ends the compaction
+    except BaseException as bug:  # as above: it ends the compaction
+        if goes_on(bug):
+            raise
         return NotSummarised(host.now(), _raised(bug), ticket.usage, ticket.charged, ticket.cost_known)
     finally:
         host.gate.abandon(ticket)
     return Summarised(host.now(), served, ticket.charged, chosen, conversation.window().size_bytes)
 
 
-def _raised(bug: Exception) -> Malformed:
-    raised = Malformed(f"the model raised {type(bug).__name__}: {bug}", reason="server")
+def _raised(bug: BaseException) -> Malformed:
+    raised = Malformed(f"the model raised {safely_told(bug)}", reason="server")
     raised.__cause__ = bug
     return raised

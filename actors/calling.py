@@ -162,7 +162,7 @@ class Context:
         return await self.ref(path).ask(content, timeout=timeout)
 
     def progress(self, text: str = "", *, done: int | None = None, total: int | None = None) -> None:
-        """Say how far the call is; sync, from the Trio thread."""
+        """Say how far the call is; sync, from the Trio thread or the tool's own."""
         values: dict[str, object] = {"call": self.call_id, "name": self.name, "text": text}
         self._host.tell_progress(values | {"done": done, "total": total})
 

@@ -17,7 +17,7 @@ import trio
 from . import turn
 from .asking import Collector, admission, answered, summarised
 from .compaction import CompactAsked, CompactionOver, NotSummarised, Summarise
-from .errors import BudgetError, CallboardError, ProviderError, UsageError
+from .errors import BudgetError, CallboardError, InternalError, ProviderError, UsageError
 from .happenings import AdmissionWaited
 from .moves import (
     Abandon,
@@ -62,8 +62,10 @@ class TurnLoop:
 
     Invariants:
         LOOP-1 one input at a time: nothing of the state changes while a commit is under way.
-        LOOP-2 an answer asked for before a cut is never taken in after it (`_generation`).
+        LOOP-2 an answer asked for before a cut is never taken in after it (`_generation`): what it brought is the
+            cut's.
         LOOP-3 what the conversation in memory holds has been committed.
+        LOOP-4 one driver: who takes inputs holds `_driver`, and it is handed over before anybody else runs.
     """
 
     def __init__(
@@ -84,7 +86,8 @@ class TurnLoop:
         self._cut: tuple[str | None, Callable[[], tuple[Queued, ...]]] | None = None
         self._collector: Collector | None = None
         self._asking = False
-        self._driver: object = None
+        self._driver = object()
+        self._leaving = False
         self._stream = trio.CancelScope()
         self._waiting = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
@@ -101,36 +104,41 @@ class TurnLoop:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                await self._drive(begin)
+                await self._drive(begin, self._driver)
         finally:
             if self.over is None:  # cut off: what runs in other nurseries hears of it from us
                 self._generation += 1
                 self._host.cancel_calls(tuple(call.block.id for call in self.state.calls))
+        if self.over is None and not self._leaving:
+            raise InternalError(f"a turn of {self.row.agent} stopped in phase {self.phase}, and nobody had stopped it")
         return Over(CUT_OFF) if self.over is None else self.over
 
-    async def _drive(self, event: Input | None) -> None:
-        """Take inputs until the turn is over, or this driver was relieved."""
-        self._driver = me = object()
-        while self.over is None:
-            await self._take(await self._next() if event is None else event)
-            if self._driver is not me:
+    async def _drive(self, event: Input | None, me: object) -> None:
+        """Take inputs until the turn is over, or this driver was relieved (LOOP-4)."""
+        while self._driver is me:
+            event = await self._next() if event is None else event
+            if event is None:
                 return
+            await self._take(event)
             event = None
 
     # -- what others may ask; all of it is sync and returns at once ------------------------------------------------
 
     def cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]]) -> None:
         """End what is under way: an abort (with its reason), or a steer that interrupts. Overtakes every input."""
-        self._cut = (reason, control)
+        if self._cut is None or reason is not None:  # a steer does not soften an abort that is due
+            self._cut = (reason, control)
         if self._asking:
             assert self._nursery is not None, "a turn that asks is running"
             self._asking = False
-            self._nursery.start_soon(self._drive, None)  # the driver is in the stream: it is relieved
+            self._driver = relief = object()  # the driver is in the stream: it is relieved now, whenever it comes back
+            self._nursery.start_soon(self._drive, None, relief)
         else:
             self._wake()
 
     def cut_off(self) -> None:
         """Stop here and now, undecided: the turn stays open in the store for the next owner."""
+        self._leaving = True
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
 
@@ -186,8 +194,9 @@ class TurnLoop:
             trio.lowlevel.reschedule(self._sleeper)
             self._sleeper = None
 
-    async def _next(self) -> Input:
-        if self._cut is None and not self._inbox:
+    async def _next(self) -> Input | None:
+        """The next input, or None once the turn is over."""
+        while self.over is None and self._cut is None and not self._inbox:
             self._sleeper = trio.lowlevel.current_task()
 
             def abort(_raise_cancel: object) -> trio.lowlevel.Abort:
@@ -195,25 +204,31 @@ class TurnLoop:
                 return trio.lowlevel.Abort.SUCCEEDED
 
             await trio.lowlevel.wait_task_rescheduled(abort)
+        if self.over is not None:
+            return None
         if self._cut is not None:
             return self._take_cut(*self._cut)
         return self._inbox.popleft()
 
     def _take_cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]]) -> Cut:
-        """The cut with all that came until now: finished blocks, half text, results not yet taken in."""
+        """The cut with all that came until now: a whole answer, finished blocks, half text, results of calls."""
         self._cut = None
         self._generation += 1
-        outcomes = tuple(o for event in self._inbox if isinstance(event, CallsReturned) for o in event.outcomes)
-        suspend = any(isinstance(event, SuspendAsked) for event in self._inbox)
-        compact = any(isinstance(event, CompactAsked) for event in self._inbox)
-        self._inbox.clear()
-        if compact and reason is None:
-            self._inbox.append(CompactAsked(self._host.now()))
-        if suspend and reason is None:
-            self._inbox.append(SuspendAsked(self._host.now()))
+        inbox, self._inbox = self._inbox, deque()
+        outcomes: tuple[CallOutcome, ...] = ()
+        for event in inbox:
+            match event:
+                case CallsReturned():
+                    outcomes += event.outcomes
+                case Admitted(ticket=ticket):  # nobody has it yet: its permit would be held for ever (GATEWAY-1)
+                    self._host.gate.abandon(cast("Ticket", ticket))
+                case CompactAsked() | SuspendAsked() if reason is None:
+                    self._inbox.append(event)
+                case _:  # an answer is the collector's too; what else was asked is asked again
+                    pass
         self._waiting.cancel()
         now, claimed = self._host.now(), control()
-        collector = self._collector
+        collector, self._collector = self._collector, None
         if collector is None or self.state.phase not in _ASKING:
             return Cut(now, claimed, reason, outcomes=outcomes)
         return collector.cut(now, claimed, reason)
@@ -268,6 +283,7 @@ class TurnLoop:
             case Over():
                 self._waiting.cancel()
                 self.over = action
+                self._wake()
             case CompactionOver(error=error):
                 self._compacted(error)
             case Ask() | Summarise():
@@ -331,6 +347,7 @@ class TurnLoop:
         host, ticket = self._host, cast("Ticket", action.ticket)
         if self._cut is not None:  # an abort came with the commit: it never reaches the model (ABT-1)
             host.gate.abandon(ticket)
+            self._collector = None
             return
         self._collector = collector = Collector(host, ticket, quiet=isinstance(action, Summarise))
         self._asking = True
@@ -340,5 +357,5 @@ class TurnLoop:
             else:
                 wanted = partial(self._asks, generation)
                 self._answer(generation, await answered(host, self._conversation, action, collector, wanted))
-        if generation == self._generation:
-            self._asking, self._collector = False, None
+        if generation == self._generation:  # the collector stays until the answer is taken in: a cut may come first
+            self._asking = False

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 import trio
 
 from .content import Text, Trust, text_of
+from .guarding import goes_on, safely_told
 from .moves import CallOutcome
 from .tools import Effect
 from .transcript import ResultStatus
@@ -133,16 +134,10 @@ class Runner:
                     value = await self._call(running, context)
                 else:
                     value = await around(lambda: self._call(running, context))
-        except trio.Cancelled:
-            if trio.current_effective_deadline() == float("-inf"):
-                raise  # the supervisor's own: it must go on
-            return self._error(running, "the tool let a cancellation escape that was not its own")
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises is data for the model (TOL-6)
-            return self._error(running, _told(error))
-        except BaseExceptionGroup as group:
-            if not _only_cancelled(group) or trio.current_effective_deadline() == float("-inf"):
+        except BaseException as error:  # whatever a tool raises is data for the model (TOL-6)
+            if goes_on(error):
                 raise
-            return self._error(running, "the tool let a cancellation escape that was not its own")
+            return self._error(running, safely_told(error))
         if running.scope.cancelled_caught:
             if running.cancelled is not None:
                 return self._error(running, f"The call was cancelled: {running.cancelled}")
@@ -164,11 +159,17 @@ class Runner:
         return await self._in_thread(running, lambda: tool.fn(**arguments))
 
     async def _in_thread(self, running: Running, fn: Callable[[], object]) -> object:
-        """A sync tool: its task is free at once when cancelled, its thread stays known until it ends."""
+        """A sync tool: its task is free at once when cancelled, its thread stays known until it ends.
+
+        One of two takes `claim`: the thread, whose work so begins, or this task, which then gives up for good.
+        """
         token = trio.lowlevel.current_trio_token()
+        claim = threading.Lock()
         self._frames.keep(running.frame)  # a thread left behind is still the tool's code (REE-3, REE-5)
 
         def work() -> object:
+            if not claim.acquire(blocking=False):
+                return None  # given up before it had begun
             running.thread = threading.get_ident()
             try:
                 return fn()
@@ -180,24 +181,15 @@ class Runner:
             self._frames.close(running.frame)
             running.done.set()
 
-        return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+        try:
+            return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
+        finally:
+            if claim.acquire(blocking=False):  # no thread took it up: nothing runs, so nothing is left behind (REQ-2)
+                ended()
 
     @staticmethod
     def _error(running: Running, text: str) -> CallOutcome:
         return CallOutcome(running.call.block.id, ResultStatus.ERROR, (Text(text[:ERROR_CHARS]),))
-
-
-def _told(error: BaseException) -> str:
-    """An exception in one line; a group of one is that one."""
-    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if isinstance(error, BaseExceptionGroup):
-        return "; ".join(_told(one) for one in error.exceptions)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _only_cancelled(group: BaseExceptionGroup[BaseException]) -> bool:
-    return group.subgroup(lambda error: not isinstance(error, trio.Cancelled | BaseExceptionGroup)) is None
 
 
 def _may_have(effect: Effect) -> str:

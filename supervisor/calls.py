@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 import trio
@@ -50,6 +51,7 @@ class Calls:
         self.agent = agent
         self.running: dict[CallId, Running] = {}
         self.stuck: dict[CallId, Running] = {}
+        self._token = trio.lowlevel.current_trio_token()
         self.tell: Callable[[type[Event], Mapping[str, object]], None]
 
     # -- running ---------------------------------------------------------------------------------------------------
@@ -182,8 +184,12 @@ class Calls:
         await self._parts.kernel.commit(tree_of(self.agent), operations)
 
     def tell_progress(self, values: dict[str, object]) -> None:
-        """A call's progress."""
-        self.tell(ToolProgress, values)
+        """A call's progress; from a tool's own thread too, by way of ours."""
+        if trio.lowlevel.in_trio_run() and trio.lowlevel.current_trio_token() is self._token:
+            self.tell(ToolProgress, values)
+            return
+        with suppress(trio.RunFinishedError):  # a thread that outlived everything: nobody watches
+            self._token.run_sync_soon(self.tell, ToolProgress, values)
 
 
 def _share(one: CallView, other: CallView) -> bool:

@@ -10,6 +10,7 @@ from actors.calling import Kv
 from actors.changes import Erase, KvRow, Put
 from actors.conversation import Conversation, Window
 from actors.errors import CallboardError, UsageError
+from actors.guarding import goes_on, safely_told, speaks
 from actors.happenings import HookFailed
 from actors.hooks import AROUND, METHODS, AroundCall, Compact, Moment, Send, Steer, answers, is_guard, method_of
 from actors.ids import run_id
@@ -153,13 +154,13 @@ class Hooking:
                     return None
                 self._take(name, value)
                 await self._accept()
-            except trio.Cancelled:
-                raise
-            except Exception as error:  # noqa: BLE001 - a hook is foreign code: what it raises is an event, or the turn's end
-                told = f"hook {name} of {self._path} raised {type(error).__name__}: {error}"
+            except BaseException as error:  # a hook is foreign code: what it raises is an event, or the turn's end
+                if goes_on(error):
+                    raise
+                told = f"hook {name} of {self._path} raised {safely_told(error)}"
                 self._tell(HookFailed, {"hook": name, "error": told})
                 if decides:
-                    return error if isinstance(error, CallboardError) else UsageError(told)
+                    return error if isinstance(error, CallboardError) and speaks(error) else UsageError(told)
         return None
 
     def _take(self, name: str, value: object) -> None:
@@ -212,13 +213,40 @@ class Hooking:
         wrapped = AroundCall(call.block.id, call.block.name, shown)
 
         async def around(run: Callable[[], Awaitable[object]]) -> object:
-            results: list[object] = []
-
-            async def proceed() -> object:
-                if not results:
-                    results.append(await run())
-                return results[0]
-
-            return await method(self._moment(), wrapped, proceed)
+            return await method(self._moment(), wrapped, _Once(call, run))
 
         return around
+
+
+@final
+class _Once:
+    """What `proceed()` is: the call runs when it is first asked for, and never again (TOL-13).
+
+    ONCE-1 it has begun before anything of it runs; whoever asks later, or meanwhile, gets what came of it.
+    """
+
+    def __init__(self, call: CallView, run: Callable[[], Awaitable[object]]) -> None:
+        self._call = call
+        self._run = run
+        self._over: trio.Event | None = None
+        self._value: object = None
+        self._error: BaseException | None = None
+
+    async def __call__(self) -> object:
+        """What the call gives. Raises what it raised."""
+        if self._over is not None:
+            await self._over.wait()
+            if self._error is not None:
+                raise self._error
+            return self._value
+        self._over = trio.Event()
+        try:
+            self._value = await self._run()
+        except BaseException as error:
+            name = self._call.block.name
+            cut_off = UsageError(f"{name} was cut off by its hook; it may have taken effect, and is not run again")
+            self._error = cut_off if goes_on(error) else error
+            raise
+        finally:
+            self._over.set()
+        return self._value
