@@ -123,7 +123,7 @@ def test_cmp_2_what_comes_behind_the_plan_stays() -> None:
     conversation = Conversation([said("x" * 900), answer(), said("later")])
     made = summary_for(conversation, 0.2, owed=False)
     assert made is not None
-    meanwhile = [answer("meanwhile"), said("and more")]
+    meanwhile: list[Record] = [answer("meanwhile"), said("and more")]
     conversation.extend([*meanwhile, made])
     assert list(conversation.window())[-2:] == meanwhile
     assert next(iter(conversation.window())) is made
@@ -163,9 +163,7 @@ def test_pinned_messages_alone_are_nothing_to_replace() -> None:
         ([Trust.EXTERNAL, Trust.WORKSPACE], Trust.EXTERNAL),
     ],
 )
-def test_a_summary_is_believed_as_the_least_of_what_it_was_made_from(
-    trusts: list[Trust], least: Trust
-) -> None:
+def test_a_summary_is_believed_as_the_least_of_what_it_was_made_from(trusts: list[Trust], least: Trust) -> None:
     """BR-180: the label survives a compaction, and the next one too."""
     conversation = Conversation([said("x" * 900, trust=trust) for trust in trusts])
     made = summary_for(conversation, 0.0, owed=False)

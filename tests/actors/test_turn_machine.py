@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,11 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from actors.agent import Drain
 from actors.budget import Limits
 from actors.changes import CallState
+from actors.compaction import CompactAsked, NotSummarised, Summarised, plan
 from actors.content import Text
-from actors.errors import Broken, InternalError, UsageError
+from actors.errors import Broken, ContextOverflow, InternalError, UsageError
 from actors.evolve import evolve
 from actors.ids import CallId
-from actors.messages import Lane, ReceiptState, Verdict
+from actors.messages import Lane, ReceiptState, Selection, Verdict
 from actors.moves import (
     Admitted,
     Begin,
@@ -97,6 +99,8 @@ EVENTS = (
     Cut(0.0, reason="x"),
     SuspendAsked(0.0),
     CommitFailed(0.0, Broken("x")),
+    CompactAsked(0.0),
+    NotSummarised(0.0, None),
 )
 WANTED = {
     Begin: {Phase.OPENING},
@@ -110,6 +114,8 @@ WANTED = {
     Cut: set(Phase) - {Phase.OPENING, Phase.OVER},
     SuspendAsked: set(Phase) - {Phase.OPENING, Phase.OVER},
     CommitFailed: set(Phase) - {Phase.OVER},
+    CompactAsked: set(Phase) - {Phase.OPENING, Phase.OVER},
+    NotSummarised: {Phase.ADMITTING, Phase.COMPACTING},
 }
 
 
@@ -122,7 +128,7 @@ def waits_for(*phases: Phase) -> Callable[[F], F]:
 
 
 WAY_TO_THE_MODEL = frozenset({Phase.HOOK, Phase.LOOKING, Phase.ADMITTING})
-UNDER_WAY = (Phase.HOOK, Phase.LOOKING, Phase.ADMITTING, Phase.ASKING, Phase.RUNNING)
+UNDER_WAY = (Phase.HOOK, Phase.LOOKING, Phase.ADMITTING, Phase.ASKING, Phase.COMPACTING, Phase.RUNNING)
 
 
 class TurnMachine(RuleBasedStateMachine):
@@ -130,10 +136,11 @@ class TurnMachine(RuleBasedStateMachine):
 
     sim: Sim
 
-    @initialize(spec=SPEC)
-    def set_up(self, spec: TurnSpec) -> None:
+    @initialize(spec=SPEC, window=st.sampled_from([None, None, 1, 1_000]))
+    def set_up(self, spec: TurnSpec, window: int | None) -> None:
         """An agent with a message."""
         self.sim = Sim(spec)
+        self.sim.window = window
         self.sim.post(Lane.SEND)
 
     def take(self, event: Any, fault: str | None) -> None:
@@ -152,6 +159,33 @@ class TurnMachine(RuleBasedStateMachine):
         self.sim.now += 1
         self.sim.fault = fault
         self.sim.begin(new_run=new_run)
+        self.hurry(quick)
+
+    @precondition(lambda self: self.sim.state is None or self.sim.state.phase is Phase.OVER)
+    @rule(fault=FAULT)
+    def begin_alone(self, fault: str | None) -> None:
+        """An idle agent is compacted."""
+        if self.sim.stored.row.open is None and not any(q.envelope.lane is Lane.CONTROL for q in self.sim.mail):
+            self.sim.now += 1
+            self.sim.fault = fault
+            self.sim.begin_alone()
+
+    @waits_for(Phase.COMPACTING)
+    @rule(what=st.sampled_from(["taken", "taken", "taken", "empty", "failed", "nothing"]), fault=FAULT, quick=QUICK)
+    def summary_comes(self, what: str, fault: str | None, quick: bool) -> None:  # noqa: FBT001
+        """The model summarises, or not."""
+        sim = self.sim
+        assert sim.state is not None
+        chosen = plan(sim.in_force, 0.2, owed=sim.state.owed, least=0)
+        sim.now += 0.5
+        if chosen is None or what == "nothing":
+            self.take(NotSummarised(sim.now, None), fault)
+        elif what == "failed":
+            self.take(NotSummarised(sim.now, Broken("gone"), Usage(fresh=1), Amounts(cost=1), cost_known=False), fault)
+        else:
+            text = TextBlock("in short" if what == "taken" else " ")
+            served = Served(Response((text,), Stop.END_TURN), Usage(fresh=1), 3, 1, "x")
+            self.take(Summarised(sim.now, served, SPENT, attrs.evolve(chosen, size_bytes=9_999), 9_999), fault)
         self.hurry(quick)
 
     def hurry(self, quick: bool) -> None:  # noqa: FBT001
@@ -177,7 +211,8 @@ class TurnMachine(RuleBasedStateMachine):
         """The answer to CallHook."""
         assert self.sim.hook
         self.sim.hook = False
-        self.take(HookReturned(self.sim.now, error, None if error else TOOLS), fault)
+        note = "" if error else "mind the gap"
+        self.take(HookReturned(self.sim.now, error, None if error else TOOLS, note), fault)
 
     @waits_for(Phase.LOOKING)
     @rule(withdrawn=st.sampled_from([None] * 5 + [0, 1]), fault=FAULT, quick=QUICK)
@@ -209,6 +244,8 @@ class TurnMachine(RuleBasedStateMachine):
         sim.admit = None
         if what == "wait" and not admit.wait:
             self.take(MustWait(sim.now), fault)
+        elif admit.helper and which == 3:
+            self.take(NotSummarised(sim.now, None), fault)
         elif what == "refuse":
             self.take(NotAdmitted(sim.now, REFUSALS[which]), fault)
         else:
@@ -264,7 +301,9 @@ class TurnMachine(RuleBasedStateMachine):
 
     # -- what comes in between -------------------------------------------------------------------------------------
 
-    @rule(what=st.sampled_from(["steer", "send", "typed", "withdraw", "hold", "wake"]), number=st.integers(0, 3))
+    @rule(
+        what=st.sampled_from(["steer", "send", "typed", "choose", "withdraw", "hold", "wake"]), number=st.integers(0, 3)
+    )
     def mail(self, what: str, number: int) -> None:
         """Someone sends a message, takes one back, holds or wakes one."""
         queued, held = ReceiptState.QUEUED, ReceiptState.HELD
@@ -273,11 +312,12 @@ class TurnMachine(RuleBasedStateMachine):
             self.sim.move(*moves[what], number)
         elif len(self.sim.messages) < 16:
             lane = Lane.STEER if what == "steer" else Lane.SEND
-            self.sim.post(lane, output=NUMBER.name if what == "typed" else None)
+            select = Selection(("", "along", "new", "?")[number]) if what == "choose" else None
+            self.sim.post(lane, output=NUMBER.name if what == "typed" else None, select=select)
 
     @precondition(lambda self: self.sim.state is not None)
     @rule(
-        what=st.sampled_from(["nothing", "nothing", "nothing", "abort", "interrupt", "leave", "crash", "fail"]),
+        what=st.sampled_from(["nothing"] * 3 + ["abort", "interrupt", "leave", "crash", "fail", "overflow", "compact"]),
         blocks=BLOCKS,
         half=st.sampled_from(["", " ", "ha"]),
         picks=st.lists(st.integers(0, 3), max_size=2),
@@ -293,6 +333,10 @@ class TurnMachine(RuleBasedStateMachine):
             self.cut(what == "abort", blocks, half, picks, fault)
         elif what == "leave" and sim.state.phase in UNDER_WAY:
             self.take(SuspendAsked(sim.now), fault)
+        elif what == "compact" and sim.state.phase in UNDER_WAY:
+            self.take(CompactAsked(sim.now), fault)
+        elif what == "overflow" and sim.state.phase is Phase.ASKING:
+            self.take(Failed(sim.now, ContextOverflow("too long"), Usage(fresh=1), Amounts(cost=1)), fault)
         elif what == "fail" and sim.state.phase is Phase.ASKING:
             error = exhausted() if picks else Broken("cut off")
             self.take(Failed(sim.now, error, Usage(fresh=1), Amounts(cost=1)), fault)
@@ -307,7 +351,7 @@ class TurnMachine(RuleBasedStateMachine):
         control = tuple(queued for queued in sim.mail if queued.envelope.lane is Lane.CONTROL) if abort else ()
         sim.admit, sim.hook, sim.looking = None, False, False
         fields: dict[str, Any] = {"control": control, "reason": "enough" if abort else None}
-        if sim.state.phase is Phase.ASKING:
+        if sim.state.phase in (Phase.ASKING, Phase.COMPACTING):
             fields |= {"blocks": blocks, "half": half, "usage": Usage(fresh=1), "spent": Amounts(cost=2), "model": "x"}
         if sim.state.phase is Phase.RUNNING and picks:
             fields["outcomes"] = self.outcomes(picks, ResultStatus.OK)

@@ -11,17 +11,36 @@ from typing import TYPE_CHECKING, TypeVar, assert_never
 
 from actors import approving, moves
 from actors.changes import AgentRow, CallRow, CallState, ChangeSet, Claim, Enqueue, Move, OutcomeRow, Put
+from actors.compaction import ASKED, Compacting, CompactionOver, Summarise
 from actors.content import Text
-from actors.errors import CallboardError, Conflict, Unavailable
+from actors.conversation import Conversation
+from actors.errors import CallboardError, Conflict, Unavailable, UsageError
 from actors.evolve import evolve
-from actors.happenings import RequestFailed, ResponseEnded, ToolEnded, ToolStarted, TurnEnded
+from actors.happenings import (
+    CompactionEnded,
+    CompactionStarted,
+    RequestFailed,
+    ResponseEnded,
+    ToolEnded,
+    ToolStarted,
+    TurnEnded,
+)
 from actors.ids import MessageId, TreeId, turn_id
 from actors.mailbox import Mailbox
-from actors.messages import Decision, Envelope, Lane, LaneBound, Purpose, Queued, ReceiptState, Verdict
+from actors.messages import Decision, Envelope, Lane, LaneBound, Purpose, Queued, ReceiptState, Selection, Verdict
 from actors.moves import Phase
 from actors.output import output_spec
+from actors.selection import OWN, Choice
 from actors.tools import Effect, tool, toolbox
-from actors.transcript import MessageRecord, ResponseRecord, ResultRecord, ResultStatus, owes_response, problems
+from actors.transcript import (
+    MessageRecord,
+    ResponseRecord,
+    ResultRecord,
+    ResultStatus,
+    SummaryRecord,
+    owes_response,
+    problems,
+)
 from actors.turn import step
 from actors.usage import NOTHING, Amounts
 from supervisor.store.memory import open_memory_store
@@ -67,6 +86,7 @@ class Sim:
     Attributes:
         state: of the turn under way, or None. admit, hook, looking: what is asked for and not answered.
         running: calls that run. tickets: each ticket ever admitted, and what became of it.
+        summary: one is being written. window: the model's context window, or None.
         fault: how the next commit fails, if it has one: `lost`, `applied`, `fenced`, `conflict`.
     """
 
@@ -92,6 +112,8 @@ class Sim:
         self.before: list[Record] = []
         self.outcomes: dict[str, OutcomeRow] = {}
         self.spent = self.floor = NOTHING
+        self.summary = False
+        self.window: int | None = None
         self.step_asked: dict[str, int] = {}
 
     # -- the store -----------------------------------------------------------------------------------------------
@@ -116,11 +138,22 @@ class Sim:
         """The call rows."""
         return self.store._tables.calls.get(AGENT, {})
 
-    def post(self, lane: Lane, *, output: str | None = None, interrupt: bool = False) -> None:
-        """Someone sends a message."""
+    def post(
+        self, lane: Lane, *, output: str | None = None, interrupt: bool = False, select: Selection | None = None
+    ) -> None:
+        """Someone sends a message; every third is pinned."""
         name = MessageId(f"m{len(self.messages)}")
-        purpose = Purpose.ABORT if lane is Lane.CONTROL else Purpose.TASK
-        envelope = Envelope(name, AGENT, lane, (Text(name),), purpose=purpose, output=output, interrupt=interrupt)
+        envelope = Envelope(
+            name,
+            AGENT,
+            lane,
+            (Text(name),),
+            purpose=Purpose.ABORT if lane is Lane.CONTROL else Purpose.TASK,
+            output=output,
+            interrupt=interrupt,
+            select=select,
+            pinned=len(self.messages) % 3 == 0,
+        )
         self.messages[name] = envelope
         self.write(Enqueue(envelope, LaneBound()), fenced=False)
 
@@ -149,7 +182,7 @@ class Sim:
             self.take(moves.Begin(self.now))
             return
         self.spent += opened.held
-        last = records[-1] if records else None
+        last = self.in_force.last
         blocks = last.calls if isinstance(last, ResponseRecord) else ()
         assert all(block.id in self.rows for block in blocks), "TOL-2: every call of an open batch has its row"
         calls = tuple(approving.found(block, self.rows[block.id], BOX) for block in blocks)
@@ -159,6 +192,21 @@ class Sim:
         self.take(
             moves.Begin(self.now, calls, owed=bool(opened.step) and owes_response(last), last=response, more=more)
         )
+
+    @property
+    def in_force(self) -> Conversation:
+        """The conversation as a restart reads it."""
+        found = Conversation()
+        found.extend(self.stored.records)
+        return found
+
+    def begin_alone(self) -> None:
+        """An idle agent is compacted."""
+        self.epoch = at_once(self.store.own(TREE))
+        found = self.stored.row
+        self.spent = without_time(found.spent)
+        self.state = moves.TurnState(self.spec, found, len(self.stored.records), compacting=Compacting(ASKED))
+        self.take(moves.Begin(self.now, compact=True))
 
     @property
     def awaiting(self) -> list[str]:
@@ -184,12 +232,27 @@ class Sim:
         """What the mailbox offers."""
         mail = Mailbox(self.mail).choose(self.spec.drain, sends=self.sends)
         typed = mail[0].envelope.output if mail else None
-        return moves.Looked(self.now, mail, BOX, NUMBER if typed else None)
+        output = NUMBER if typed else None
+        return moves.Looked(self.now, mail, BOX, output, 0.0, self.choice(mail), self.window)
+
+    def choice(self, mail: tuple[Queued, ...]) -> Choice | None:
+        """What the mail chooses that does not hold yet: models `n…` take no other's conversation, `?` is not known."""
+        before = wanted = self.stored.row.selection or OWN
+        for queued in mail:
+            wanted = wanted.then(queued.envelope.select)
+        if wanted == before:
+            return None
+        model, held = wanted.model or "", self.in_force
+        if model == "?":
+            return Choice(wanted, error=UsageError("no such model"))
+        along = not model.startswith("n") or model == before.model
+        return Choice(wanted, compatible=along, pinned=held.pinned(), responses=held.window().responses)
 
     def crash(self) -> None:
         """The process is gone: only the store, and what was done outside, remain."""
         self.state = None
         self.admit, self.hook, self.looking, self.open_request = None, False, False, False
+        self.summary = False
         self.running.clear()
         self.tickets = {name: "gone" if what == "held" else what for name, what in self.tickets.items()}
 
@@ -240,6 +303,10 @@ class Sim:
                 self.hook = True
             case moves.Ask():
                 self.ask(action)
+            case Summarise():
+                self.summarise(action)
+            case CompactionOver():
+                pass
             case moves.StartCall(call=call):
                 self.start(call)
             case moves.CancelCalls(calls=calls):
@@ -258,7 +325,10 @@ class Sim:
     def hear(self, told: moves.Tell) -> None:
         """Each thing is told once, and what is told is so."""
         assert self.state is not None
-        if told.event in (ResponseEnded, RequestFailed):
+        if told.event in (CompactionStarted, CompactionEnded):
+            assert self.summary == (told.event is CompactionEnded), "one end for each that started"
+            self.summary = told.event is CompactionStarted
+        elif told.event in (ResponseEnded, RequestFailed):
             assert self.open_request, "TRN-4: an end of a response that was not open"
             self.open_request = False
         elif told.event is TurnEnded:
@@ -272,6 +342,18 @@ class Sim:
             if told.event is ToolEnded:
                 assert self.told["ToolEnded", str(told.values["call"])] == 1
 
+    def summarise(self, action: Summarise) -> None:
+        """A summary is asked for on a settled conversation, and what it holds is in the row (CMP-1, BUD-7)."""
+        assert self.tickets[str(action.ticket)] == "held", "TURN-3"
+        self.tickets[str(action.ticket)] = "asked"
+        assert problems(self.stored.records) == [], "CMP-1"
+        opened = self.stored.row.open
+        assert opened is not None
+        assert opened.asking
+        assert opened.held != NOTHING
+        assert self.state is not None
+        assert self.state.pending == ()
+
     def ask(self, ask: moves.Ask) -> None:
         """A request shows the provider a valid conversation that ends in something to answer."""
         assert self.tickets[str(ask.ticket)] == "held", "TURN-3"
@@ -279,6 +361,9 @@ class Sim:
         records = self.stored.records
         assert records, "a request on nothing"
         assert problems(records) == []
+        assert problems(self.in_force.window()) == []
+        last = self.in_force.last
+        assert not isinstance(last, SummaryRecord), "REC-1: what it is to answer stands behind the summary"
         opened = self.stored.row.open
         assert opened is not None
         assert opened.asking
@@ -325,11 +410,12 @@ class Sim:
             assert self.state.pending == (), "TURN-2: something was not committed"
             assert over.outcome is None or self.state.row == self.stored.row
             assert not self.open_request, "TRN-4"
+            assert not self.summary
             assert not self.running
         if over.suspended is None:
             assert self.stored.row.open is None
             assert not self.stored.row.owes
-        self.open_request = False
+        self.open_request = self.summary = False
         self.running.clear()
         self.admit, self.hook, self.looking = None, False, False
 
@@ -342,6 +428,7 @@ class Sim:
         assert records[len(self.before) :] == list(made.records), "memory is what a reload would rebuild"
         self.before = list(records)
         assert made.state.head == len(records)
+        self.check_in_force()
         for found in (operation.row for operation in made.commit if isinstance(operation, Put)):
             if isinstance(found, AgentRow):
                 assert without_time(found.spent) == self.spent, "BUD-7: what was fed in is in the row, once"
@@ -359,13 +446,22 @@ class Sim:
             if envelope.lane is not Lane.CONTROL:
                 assert (name in consumed) == (state is ReceiptState.CONSUMED), "CON-4: in one place"
 
+    def check_in_force(self) -> None:
+        """CMP-4, CMP-5: the row knows the last summary; pinned messages stand, whatever was compacted or reset."""
+        records, found = self.stored.records, self.in_force
+        summaries = [at for at, record in enumerate(records) if isinstance(record, SummaryRecord)]
+        assert self.stored.row.summary == (summaries[-1] if summaries else -1)
+        pinned = [record for record in records if isinstance(record, MessageRecord) and record.pinned]
+        assert [r for r in found.window() if isinstance(r, MessageRecord) and r.pinned] == pinned
+        assert [records[found.index(at)] for at in range(len(found))] == list(found.window())
+
     def check(self) -> None:
         """TURN-1..3, and that what waits fits behind what is committed."""
         state = self.state
         assert state is not None
         assert bool(state.calls) == (state.phase is Phase.RUNNING), "TURN-1"
         held = [name for name, what in self.tickets.items() if what == "held"]
-        if state.phase is not Phase.ASKING:
+        if state.phase not in (Phase.ASKING, Phase.COMPACTING):
             assert held == ([] if state.ticket is None else [state.ticket]), "TURN-3"
         if state.phase is Phase.RUNNING:
             last = self.stored.records[-1]
@@ -397,7 +493,7 @@ def without_time(spent: Amounts) -> Amounts:
 
 def cost_of(state: moves.TurnState, event: moves.Input) -> Amounts:
     """What an input says was spent."""
-    if state.phase is not Phase.ASKING:
+    if state.phase not in (Phase.ASKING, Phase.COMPACTING):
         return NOTHING
     spent: Amounts = getattr(event, "spent", NOTHING)
     granted: int | None = getattr(event, "granted", None)
