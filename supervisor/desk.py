@@ -14,7 +14,7 @@ from actors.content import text_of
 from actors.errors import AgentClosed, NotCompacted, UnknownPath, UsageError
 from actors.ids import MessageId, tree_of, turn_id
 from actors.mailbox import Mailbox, MailboxStatistics
-from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
+from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState, Status
 from actors.parking import APPROVAL, PAUSED
 from actors.reports import Report, report_of
 from actors.usage import NO_USAGE, NOTHING, Amounts, Usage
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from .parts import Parts
 
-_STAY: Final = frozenset({"crashed", APPROVAL, PAUSED})
+_STAY: Final = frozenset({APPROVAL, PAUSED})
 """Reasons to be suspended that `wake` does not end by itself."""
 
 
@@ -112,7 +112,7 @@ class SupervisorDesk:
         """The reply where its turn has ended already; read from the store, so that it outlives everything (ACC-9)."""
         actor = self._parts.kernel.actors.get(receipt.path)
         if actor is not None and actor.mailbox.has(receipt.id):
-            return self._parts.standing.outcome(receipt.path)
+            return self._told(actor)
         store = self._parts.kernel.store
         view = await store.message_state(receipt.id)
         if view is not None and view.state is ReceiptState.DEAD:
@@ -120,7 +120,26 @@ class SupervisorDesk:
         if view is None or view.turn is None:
             return None
         row = await store.outcome(view.turn)
-        return self._parts.standing.outcome(receipt.path) if row is None else row.outcome
+        if row is not None:
+            return row.outcome
+        return None if actor is None else self._told(actor)
+
+    def _told(self, actor: Actor) -> Outcome | None:
+        """What whoever begins to wait for an agent that owes an answer is told at once; None where it should wait.
+
+        Raises:
+            CallboardError: it stopped here, and nothing will move it on but `wake`, `grant` or `resume`.
+        """
+        told = self._parts.standing.outcome(actor.path)
+        if told is not None:
+            return told
+        stopped = self._parts.lives[actor.path].stopped(actor)
+        if stopped is None:
+            return None
+        last = actor.last
+        if actor.suspended == "budget" and last is not None and last.status is Status.PARKED:
+            return last
+        raise stopped
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -129,7 +148,7 @@ class SupervisorDesk:
         parts = self._parts
         actor = await parts.kernel.resident(path)
         if actor.owes or actor.active:
-            told = parts.standing.outcome(path)
+            told = self._told(actor)
             if told is None:
                 return self.report(await parts.replies.wait_run(path))
             await trio.lowlevel.checkpoint()
@@ -147,6 +166,9 @@ class SupervisorDesk:
         """No turn runs and none is requested."""
         actor = await self._parts.kernel.resident(path)
         if actor.active or actor.owes:
+            stopped = self._parts.lives[path].stopped(actor)
+            if stopped is not None:
+                raise stopped
             await self._parts.replies.wait_condition(path, Need.LOOP)
         else:
             await trio.lowlevel.checkpoint()

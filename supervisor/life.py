@@ -40,6 +40,8 @@ class Life:
         self.host = host
         self.calls = calls
         self._hooking = hooking
+        self._why: CallboardError | None = None
+        """What stopped it here with an answer owed; until a turn begins again."""
 
     def spawn(self, actor: Actor) -> None:
         """Start its task in a clean context: the waker's frame is not ours."""
@@ -105,6 +107,7 @@ class Life:
 
     def turn_begins(self, actor: Actor) -> None:
         """Whoever stood still does so no more."""
+        self._why = None
         standing = self._parts.standing
         if standing.any:
             standing.look(actor.path)
@@ -130,6 +133,7 @@ class Life:
                 parts.replies.turn_parked(outcome)
                 for queued in actor.mailbox.waiting:  # what was asked of it since is as stuck as the turn
                     parts.replies.reply(queued.envelope.id, outcome)
+                parts.replies.fulfil(actor.path, Need.LOOP, Unfinished(f"{actor.path} is parked ({over.suspended})"))
             else:
                 parts.replies.turn_over(outcome)
             if over.suspended is not None or not actor.mailbox.wants_turn:
@@ -178,19 +182,31 @@ class Life:
             error = Unfinished(f"{actor.path} was suspended ({over.suspended}); the store owes the work: resume() it")
         self.fail_waiters(actor, error)
 
+    def stopped(self, actor: Actor) -> CallboardError | None:
+        """What to tell whoever begins to wait for an agent that nothing here moves on; None while something may.
+
+        An agent that waits for a person is none of these: what is asked of it waits, too (TOL-12).
+        """
+        if actor.active or actor.due or actor.suspended is None or actor.suspended in _STAND:
+            return None
+        way = "grant() more, or abort()" if actor.suspended == "budget" else "wake() it, or resume()"
+        return self._why or Unfinished(f"{actor.path} is suspended ({actor.suspended}); the store owes the work: {way}")
+
     def fail_waiters(self, actor: Actor, error: CallboardError) -> None:
-        """End every wait for this agent with an error."""
+        """End every wait for this agent with an error, and those that begin while it stays as it is."""
+        self._why = error
         waiting = [queued.envelope.id for queued in actor.mailbox.waiting]
         opened = actor.row.open
         consumed = () if opened is None else opened.consumed
         self._parts.replies.fail_agent(actor.path, (*waiting, *consumed), error)
+        self._parts.replies.fulfil(actor.path, Need.LOOP, error)
 
     def compacted(self, actor: Actor, error: CallboardError | None) -> None:
         """A compaction is over, or nobody will carry it out: all who wait share it (CMP-3)."""
         if error is None:
             self._parts.replies.fulfil(actor.path, Need.STEP)
         else:
-            self._parts.replies.fail_condition(actor.path, Need.STEP, error)
+            self._parts.replies.fulfil(actor.path, Need.STEP, error)
 
     def settled(self, actor: Actor) -> None:
         """No turn runs and none is requested."""
@@ -215,7 +231,7 @@ class Life:
     def crashed(self, actor: Actor, error: Exception) -> None:
         """A bug in the loop: named, told to those who wait, and no end of anything else."""
         self.host.tell(AgentCrashed, {"error": f"{type(error).__name__}: {error}"})
-        crashed = Crashed(f"{actor.path} crashed: {type(error).__name__}: {error}; its messages are kept")
+        crashed = Crashed(f"{actor.path} crashed: {type(error).__name__}: {error}; its messages are kept, and wake() goes on")
         crashed.__cause__ = error
         self.fail_waiters(actor, crashed)
 
@@ -234,6 +250,7 @@ async def read_conversation(store: Reader, row: AgentRow) -> Conversation:
     return Conversation.behind(row.summary, summary, pinned, await store.read_records(row.agent, summary.upto))
 
 
+_STAND: Final = frozenset({APPROVAL, PAUSED})
 _PAUSES: Final = frozenset({Purpose.PAUSE, Purpose.WAKE})
 
 

@@ -61,6 +61,7 @@ class Replies:
         self._consumed: dict[TurnId, list[MessageId]] = {}
         self._runs: dict[AgentId, list[Waiter]] = {}
         self._conditions: dict[tuple[Need, AgentId], list[Waiter]] = {}
+        self._over: CallboardError | None = None
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -103,8 +104,8 @@ class Replies:
         waiters.append(waiter)
         try:
             found = None if find is None else await find()
-            if found is not None:
-                waiter.complete(found)
+            if found is not None or self._over is not None:
+                waiter.complete(found, self._over if found is None else None)
             await waiter.done.wait()
         finally:
             waiters.remove(waiter)  # the list may have left its table already
@@ -165,13 +166,8 @@ class Replies:
         for waiter in self._runs.pop(agent, ()):
             waiter.complete(error=error)
 
-    def fulfil(self, target: AgentId, needs: Need) -> None:
-        """A condition holds."""
-        for waiter in self._conditions.pop((needs, target), ()):
-            waiter.complete()
-
-    def fail_condition(self, target: AgentId, needs: Need, error: CallboardError) -> None:
-        """A condition will not come to hold."""
+    def fulfil(self, target: AgentId, needs: Need, error: CallboardError | None = None) -> None:
+        """A condition holds, or, with an error, will not come to hold."""
         for waiter in self._conditions.pop((needs, target), ()):
             waiter.complete(error=error)
 
@@ -185,7 +181,8 @@ class Replies:
         return False
 
     def fail_all(self, error: CallboardError) -> None:
-        """The supervisor stops: every wait that is left ends."""
+        """The supervisor stops: every wait that is left ends, and one that begins later ends at once."""
+        self._over = error
         for table in (self._messages, self._runs):
             for waiters in table.values():
                 for waiter in waiters:
