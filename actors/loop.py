@@ -62,8 +62,7 @@ class TurnLoop:
 
     Invariants:
         LOOP-1 one input at a time: nothing of the state changes while a commit is under way.
-        LOOP-2 an answer asked for before a cut is never taken in after it (`_generation`): what it brought is the
-            cut's.
+        LOOP-2 an answer asked for before a cut is not taken in after it (`_generation`): what it brought is the cut's.
         LOOP-3 what the conversation in memory holds has been committed.
         LOOP-4 one driver: who takes inputs holds `_driver`, and it is handed over before anybody else runs.
     """
@@ -206,9 +205,7 @@ class TurnLoop:
             await trio.lowlevel.wait_task_rescheduled(abort)
         if self.over is not None:
             return None
-        if self._cut is not None:
-            return self._take_cut(*self._cut)
-        return self._inbox.popleft()
+        return self._inbox.popleft() if self._cut is None else self._take_cut(*self._cut)
 
     def _take_cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]]) -> Cut:
         """The cut with all that came until now: a whole answer, finished blocks, half text, results of calls."""
@@ -229,9 +226,9 @@ class TurnLoop:
         self._waiting.cancel()
         now, claimed = self._host.now(), control()
         collector, self._collector = self._collector, None
-        if collector is None or self.state.phase not in _ASKING:
-            return Cut(now, claimed, reason, outcomes=outcomes)
-        return collector.cut(now, claimed, reason)
+        if collector is not None and self.state.phase in _ASKING:
+            return collector.cut(now, claimed, reason)
+        return Cut(now, claimed, reason, outcomes=outcomes)
 
     # -- one step --------------------------------------------------------------------------------------------------
 

@@ -13,15 +13,14 @@ import attrs
 import trio
 
 from actors.budget import DEFAULT_LIMITS, Dimension, Limits
-from actors.errors import Broken, Exhausted, InternalError, Malformed, ProviderError
-from actors.guarding import safely_told, speaks
+from actors.errors import Broken, Exhausted, InternalError, ProviderError
 from actors.ports import ModelRequest, Response, Served
 from actors.usage import MICROSECONDS
 
 from .books import PERMITS, Books
 from .gate import Again, next_delay, passes_on, slows_the_pool
 from .pools import PoolStatistics, Waiting
-from .received import checked
+from .received import checked, readable
 from .tickets import Attempt, Expired, GateTicket, State
 
 if TYPE_CHECKING:
@@ -274,9 +273,7 @@ class Gateway:
                 raise self._expired(ticket, attempt)
         except ProviderError as error:
             self._books.account_failed(ticket, attempt, error)
-            if not speaks(error):  # its text is foreign code too, and many would format it
-                raise Malformed(f"{model.id} raised {safely_told(error)}", reason="protocol") from error
-            raise
+            raise readable(error, model.id) from error.__cause__
         finally:  # a success is accounted below; what is still open here was cancelled, or is a bug of the model's
             if response is None and attempt.open:
                 self._books.account_failed(ticket, attempt, None)

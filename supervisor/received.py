@@ -5,13 +5,17 @@ A malformed answer is a failed attempt, which is made again; it is no bug of the
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
 from actors.errors import Malformed
+from actors.guarding import safely_told, speaks
 from actors.ports import ReportedUsage, Response, WireCall
 from actors.transcript import ReasoningBlock, Stop, TextBlock
+
+if TYPE_CHECKING:
+    from actors.errors import ProviderError
 
 TOKENS_MAX: Final = 2**40
 """A count above it is no count; sums of such would not fit into a store's integers."""
@@ -40,6 +44,11 @@ def checked(response: object, model: str) -> Response:
     if response.request_id is not None:
         _check_text(model, "request_id", response.request_id)
     return response
+
+
+def readable(error: ProviderError, model: str) -> ProviderError:
+    """The error, or one to stand for it where its text cannot be had: that is foreign code too, and many format it."""
+    return error if speaks(error) else Malformed(f"{model} raised {safely_told(error)}", reason="protocol")
 
 
 def _check_block(model: str, block: object) -> None:
