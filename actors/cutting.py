@@ -104,15 +104,16 @@ def _keep(state: TurnState, reading: Reading, cost: int | None) -> tuple[Action,
 def commit_failed(state: TurnState, event: CommitFailed) -> Step:
     """Nothing was written, so nothing is assumed: look again, or stop with what the store says (TRN-3, TOL-10)."""
     claiming = state.phase in _CLAIMING and state.response is None
+    back = (Abandon(event.ticket),) if event.ticket is not None else ()
     if isinstance(event.error, Conflict) and claiming and state.conflicts < CONFLICTS_MAX:
         # Someone withdrew a message, or another process took it: choose again from what is there.
         state.mail, state.waiting, state.phase = (), False, Phase.LOOKING
         state.conflicts += 1
         if state.ticket is None and state.compacting is not NO_COMPACTION:
             compacting.again(state)
-        return Step(state, (), (Look(sends=nothing_owed(state)),))
+        return Step(state, (), (*back, Look(sends=nothing_owed(state))))
     running = tuple(call.block.id for call in state.calls if call.state is CallState.STARTED)
-    actions: list[Action] = [CutStream()] if state.phase in _OPEN else []
+    actions: list[Action] = [*back, CutStream()] if state.phase in _OPEN else [*back]
     if state.ticket is not None and state.phase not in _OPEN:
         actions.append(Abandon(state.ticket))
     if running:

@@ -239,7 +239,8 @@ class TurnLoop:
             try:
                 await self._host.commit(made.commit)
             except CallboardError as error:
-                made = turn.step(self.state, CommitFailed(self._host.now(), error))
+                ticket = None if made.state.ticket is self.state.ticket else made.state.ticket
+                made = turn.step(self.state, CommitFailed(self._host.now(), error, ticket))
             else:
                 self.row = made.state.row
                 self._conversation.extend(made.records)

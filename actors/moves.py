@@ -295,10 +295,11 @@ class SuspendAsked(Struct, frozen=True):
 
 
 class CommitFailed(Struct, frozen=True):
-    """The last commit did not happen; the state is as before it."""
+    """The last commit did not happen; the state is as before it. `ticket`: the one that came with the failed step."""
 
     now: float
     error: CallboardError
+    ticket: object = None
 
 
 Input: TypeAlias = (

@@ -316,9 +316,17 @@ def _must_wait(state: TurnState, event: MustWait) -> Step:
     return Step(state, commit if records else (), (admit,), records)
 
 
+_BETWEEN: Final = frozenset({Point.PREPARE, Point.BEFORE_REQUEST})
+"""Hooks that run between the look at the mailbox and the admission."""
+
+
 def _admitted(state: TurnState, event: Admitted) -> Step:
-    """Look once more, now with the ticket: a steer that came meanwhile enters, and a claim that fails keeps it."""
-    state.ticket, state.held, state.waiting, state.phase = event.ticket, event.held, False, Phase.LOOKING
+    """Claim at once where nothing ran since the look; else look once more: a steer that came meanwhile enters."""
+    looks = state.waiting or state.suspending or state.compacting.under_way is not None
+    state.ticket, state.held, state.waiting = event.ticket, event.held, False
+    if not looks and state.spec.hooks.isdisjoint(_BETWEEN):
+        return _claim(state, event.ticket, event.now)
+    state.phase = Phase.LOOKING
     return Step(state, (), (Look(sends=nothing_owed(state)),))
 
 

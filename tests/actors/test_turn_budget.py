@@ -143,7 +143,7 @@ def test_what_is_held_is_written_only_with_the_request_that_holds_it() -> None:
     drive.reply(call("look"))
     drive.ends(0)
     drive.look()
-    drive.admit()
+    drive.admit_later()
     drive.suspend()
     drive.look()
     assert drive.over.suspended == "leaving"

@@ -10,6 +10,7 @@ from actors.errors import Conflict, Fenced, Unavailable
 from actors.happenings import MessageConsumed
 from actors.moves import (
     Abandon,
+    Admitted,
     Ask,
     Look,
     Looked,
@@ -37,7 +38,7 @@ def test_con_4_core_claim_record_and_owed_request_are_one_commit() -> None:
     drive = Drive()
     drive.begin(message("a"), steer("b", 2))
     assert drive.commits == []
-    drive.admit()
+    drive.admit_later()
     before = drive.state
     made = drive.look(message("a"), steer("b", 2))
     assert isinstance(made.actions[-1], Ask)
@@ -61,7 +62,7 @@ def test_con_3_core_a_claim_that_conflicts_is_chosen_again_with_the_same_ticket(
     """Someone withdrew a message meanwhile: look again; the admission is kept, and nothing is asked."""
     drive = Drive()
     drive.begin(message("a"), message("b", seq=2))
-    drive.admit("t")
+    drive.admit_later("t")
     drive.fail(Looked(0.0, (message("a"), message("b", seq=2)), TOOLS), Conflict("a is withdrawn"))
     assert drive.last(Look).sends
     assert drive.all(Abandon) == []
@@ -74,7 +75,7 @@ def test_claims_that_conflict_without_end_stop_the_turn() -> None:
     """After a bounded number of looks it is the store that is at fault."""
     drive = Drive()
     drive.begin(message("m"))
-    drive.admit("t")
+    drive.admit_later("t")
     for _ in range(CONFLICTS_MAX):
         drive.fail(Looked(0.0, (message("m"),), TOOLS), Conflict("again"))
         assert drive.phase is Phase.LOOKING
@@ -87,7 +88,7 @@ def test_a_claim_that_works_forgets_earlier_conflicts() -> None:
     """The bound is on conflicts in a row."""
     drive = Drive()
     drive.begin(message("m"))
-    drive.admit()
+    drive.admit_later()
     drive.fail(Looked(0.0, (message("m"),), TOOLS), Conflict("again"))
     assert drive.state.conflicts == 1
     drive.look(message("m"))
@@ -109,7 +110,7 @@ def test_trn_3_core_a_commit_that_fails_stops_the_turn_where_it_was(error: Excep
     """Nothing was written: the turn stays as the store has it, gives its ticket back, and says why."""
     drive = Drive()
     drive.begin(message("m"))
-    drive.admit("t")
+    drive.admit_later("t")
     drive.fail(Looked(0.0, (message("m"),), TOOLS), error)  # type: ignore[arg-type]
     assert drive.over.suspended == why
     assert drive.over.failure is not None
@@ -125,3 +126,14 @@ def test_a_conflict_outside_a_claim_is_the_stores() -> None:
     drive.fail(Responded(0.0, served(call("look")), SPENT), Conflict("another wrote"))
     assert drive.over.suspended == "store"
     assert drive.all(Abandon) == []  # the ticket was used by the request
+
+
+@pytest.mark.parametrize("error", [Conflict("withdrawn"), Unavailable("no disk")])
+def test_a_ticket_whose_claim_failed_at_once_is_given_back(error: Conflict | Unavailable) -> None:
+    """Admitted and claimed in one step: where that step comes to nothing, the ticket came with it (TURN-3)."""
+    drive = Drive()
+    drive.begin(message("m"))
+    drive.fail(Admitted(drive.now, "ticket", HELD), error)
+    assert drive.last(Abandon).ticket == "ticket"
+    assert drive.state.ticket is None
+    assert drive.phase is (Phase.LOOKING if isinstance(error, Conflict) else Phase.OVER)

@@ -211,7 +211,7 @@ def test_cmp_3_one_that_did_not_get_below_its_limit_is_not_repeated() -> None:
     at_the_model(drive)
     summary(drive)
     look(drive, message("m"), window=1_000)
-    drive.admit()
+    drive.admit_later()
     look(drive, message("m"), window=1_000)
     drive.give(Responded(drive.now, attrs.evolve(served(call("look")), usage=Usage(fresh=900)), SPENT))
     drive.ends(0)
@@ -421,7 +421,7 @@ def test_con_7_a_message_that_interrupts_enters_before_it_is_tried_again() -> No
     urgent = steer("now", interrupt=True)
     look(drive, urgent)
     assert not drive.last(Admit).helper
-    drive.admit()
+    drive.admit_later()
     look(drive, urgent)
     drive.reply(call("look"))
     drive.ends(0)

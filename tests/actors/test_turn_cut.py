@@ -231,7 +231,7 @@ def test_con_7_core_an_interruption_behind_the_answer_keeps_it() -> None:
 def test_an_unused_ticket_is_given_back_when_the_turn_is_cut() -> None:
     """TURN-3: a ticket in hand ends in a request or in `Abandon`."""
     drive = at(Phase.ADMITTING)
-    drive.admit("t")
+    drive.admit_later("t")
     drive.cut(None)
     assert drive.last(Abandon).ticket == "t"
     assert drive.state.ticket is None

@@ -43,7 +43,7 @@ def test_sel_1_a_choice_holds_from_its_message_on() -> None:
     """It is admitted for, and stands in the row by the commit that consumes its message, not before (CON-4)."""
     drive = started(GOES_ALONG)
     assert drive.last(Admit).selection == OTHER
-    drive.admit()
+    drive.admit_later()
     assert drive.state.row.selection is None
     choosing(drive, GOES_ALONG)
     assert drive.phase is Phase.ASKING
@@ -61,7 +61,7 @@ def test_sel_1_a_choice_holds_from_its_message_on() -> None:
 def test_sel_1_a_choice_of_nothing_is_the_agents_own_again() -> None:
     """What is all empty is not kept in the row."""
     drive = started(Choice(Selection()), selection=OTHER)
-    drive.admit()
+    drive.admit_later()
     choosing(drive, Choice(Selection()))
     assert drive.written.selection is None
 
@@ -69,7 +69,7 @@ def test_sel_1_a_choice_of_nothing_is_the_agents_own_again() -> None:
 def test_sel_2_an_incompatible_change_resets_the_conversation_in_the_same_commit() -> None:
     """Behind the reset stand the pinned messages and the message that chose; the size measured before is forgotten."""
     drive = started(RESETS, context=900)
-    drive.admit()
+    drive.admit_later()
     choosing(drive, RESETS)
     (append,) = drive.wrote(Append)
     reset, chosen = append.records
@@ -88,7 +88,7 @@ def test_sel_2_the_hook_writes_the_note_before_and_its_writes_land_with_it() -> 
     assert drive.made.commit == ()
     choosing(drive, RESETS)
     assert drive.last(Admit).selection == OTHER
-    drive.admit()
+    drive.admit_later()
     choosing(drive, RESETS)
     assert STAGED in drive.made.commit
     (append,) = drive.wrote(Append)
@@ -107,7 +107,7 @@ def test_sel_2_the_notes_failure_rejects_the_change_and_keeps_the_history() -> N
     drive.give(HookReturned(drive.now, UsageError("no note"), staged=(STAGED,)))
     choosing(drive, RESETS)
     assert drive.last(Admit).selection is None
-    drive.admit()
+    drive.admit_later()
     choosing(drive, RESETS)
     assert drive.phase is Phase.ASKING
     assert drive.written.selection is None
@@ -124,7 +124,7 @@ def test_sel_2_a_model_that_is_not_known_is_rejected() -> None:
     unknown = Choice(OTHER, compatible=False, error=UsageError("no such model"))
     drive = started(unknown, Point.MODEL_CHANGED)
     assert drive.last(Admit).selection is None
-    drive.admit()
+    drive.admit_later()
     choosing(drive, Choice(OTHER, compatible=False, error=UsageError("no such model")))
     assert drive.phase is Phase.ASKING
     assert "no such model" in drive.told(SelectionRejected)[0]["error"]
@@ -134,13 +134,13 @@ def test_sel_2_a_model_that_is_not_known_is_rejected() -> None:
 def test_other_mail_that_came_meanwhile_is_admitted_anew(later: Choice | None) -> None:
     """A ticket for one model is not used for another: a choice withdrawn or added gives it back and looks again."""
     drive = started(GOES_ALONG if later is None else None)
-    drive.admit("t9")
+    drive.admit_later("t9")
     choosing(drive, later)
     assert [action.ticket for action in drive.all(Abandon)] == ["t9"]
     assert drive.last(Look).sends
     choosing(drive, later)
     assert drive.last(Admit).selection == (None if later is None else OTHER)
-    drive.admit()
+    drive.admit_later()
     choosing(drive, later)
     assert drive.phase is Phase.ASKING
     assert drive.written.selection == (None if later is None else OTHER)
@@ -164,7 +164,6 @@ def test_what_a_steer_resets_stands_behind_the_batch_it_came_to() -> None:
     drive.ends(0)
     choosing(drive, RESETS, steer("s"))
     drive.admit()
-    choosing(drive, RESETS, steer("s"))
     kinds = [type(record).__name__ for record in drive.wrote(Append)[0].records]
     assert kinds == ["ResultRecord", "SummaryRecord", "MessageRecord"]
     assert drive.written.summary == len(drive.records) - 2
@@ -175,7 +174,7 @@ def test_an_empty_conversation_has_nothing_to_reset() -> None:
     drive = Drive()
     drive.give(Begin(drive.now))
     choosing(drive, RESETS)
-    drive.admit()
+    drive.admit_later()
     choosing(drive, RESETS)
     assert drive.written.summary == -1
     assert drive.written.selection == OTHER
@@ -184,7 +183,7 @@ def test_an_empty_conversation_has_nothing_to_reset() -> None:
 def test_a_claim_that_conflicts_keeps_the_choice_for_its_next_try() -> None:
     """Nothing was written, so the choice is not followed yet; the next commit follows it once."""
     drive = started(GOES_ALONG)
-    drive.admit()
+    drive.admit_later()
     drive.fail(Looked(drive.now, (message("m"),), TOOLS, choice=GOES_ALONG), Conflict("another"))
     assert drive.state.row.selection is None
     assert drive.told(SelectionChanged) == []

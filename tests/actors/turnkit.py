@@ -21,6 +21,7 @@ from actors.moves import (
     CommitFailed,
     Cut,
     Looked,
+    MustWait,
     Over,
     Phase,
     Responded,
@@ -195,8 +196,11 @@ class Drive:
 
     def fail(self, event: Input, error: CallboardError | None = None) -> Step:
         """Take a step whose commit fails, and the step that hears of it."""
-        assert step(self.state, event).commit
-        self.made = made = step(self.state, CommitFailed(self.now, Unavailable("no disk") if error is None else error))
+        failed = step(self.state, event)
+        assert failed.commit
+        ticket = None if failed.state.ticket is self.state.ticket else failed.state.ticket
+        error = Unavailable("no disk") if error is None else error
+        self.made = made = step(self.state, CommitFailed(self.now, error, ticket))
         self.state = made.state
         self.actions += made.actions
         return made
@@ -207,12 +211,19 @@ class Drive:
         return self.look(*mail)
 
     def look(self, *mail: Queued, output: OutputSpec | None = None) -> Step:
-        """Answer `Look`."""
+        """Answer `Look`; nothing was asked where the admission was claimed at once."""
+        if self.phase is Phase.ASKING and self.all(Ask):
+            return self.made
         return self.give(Looked(self.now, mail, self.tools, output))
 
     def admit(self, ticket: object = "ticket") -> Step:
         """Let the request in."""
         return self.give(Admitted(self.now, ticket, HELD))
+
+    def admit_later(self, ticket: object = "ticket") -> Step:
+        """Let it in after a wait: then the mailbox is looked at once more, for the claim."""
+        self.give(MustWait(self.now))
+        return self.admit(ticket)
 
     def ask(self, *mail: Queued, output: OutputSpec | None = None) -> Step:
         """From `Look` to `Ask`, with this mail."""

@@ -269,7 +269,8 @@ class Sim:
                 self.commit(made)
             except CallboardError as error:
                 self.spent -= cost_of(before, event)  # nothing of it is written; what is, is read again
-                made = step(before, moves.CommitFailed(self.now, error))
+                ticket = None if made.state.ticket is before.ticket else made.state.ticket
+                made = step(before, moves.CommitFailed(self.now, error, ticket))
                 assert made.commit == ()
         self.state = made.state
         for action in made.actions:
