@@ -26,7 +26,7 @@ import trio
 from actors import Agent, Budget, Context, Limits, Script, call, tool
 from actors.content import text_of
 from actors.models.reading import messages
-from actors.transcript import ResultRecord
+from actors.transcript import ResultRecord, ResultStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,30 +245,39 @@ def model(args: argparse.Namespace) -> Model:
 def lead_says(request: ModelRequest) -> object:
     """First call the tool; then make the report of what it returned."""
     results = tool_results(request)
-    return report_on(json.loads(results[-1])) if results else call("review_all")
+    if not results:
+        return call("review_all")
+    last = text_of(results[-1].content)
+    return report_on(json.loads(last)) if results[-1].status is ResultStatus.OK else f"The review failed: {last}"
 
 
 def reviewer_says(request: ModelRequest) -> object:
     """Read the first page, then all others at once, then judge the text that came."""
     path = messages(request)[0].removeprefix("Review ")
-    pages = tool_results(request)
-    if not pages:
+    results = [text_of(result.content) for result in tool_results(request)]
+    if not results:
         return call("read_file", path=path)
-    size = re.search(r": lines \d+-\d+ of (\d+)\n", pages[0])
-    if size is None:
-        return Verdict(path, 0, (Finding(1, "cannot be read", pages[0][:200]),), "needs work")
-    later = range(1 + PAGE_LINES, int(size[1]) + 1, PAGE_LINES)
-    if len(pages) == 1 and later:
-        return [call("read_file", path=path, first_line=first) for first in later]
-    return judge(path, [line for page in pages for line in re.findall(r"^ *\d+\| (.*)$", page, re.MULTILINE)])
+    heads = [re.search(r": lines (\d+)-\d+ of (\d+)\n", page) for page in results]
+    pages = {int(head[1]): page for head, page in zip(heads, results, strict=True) if head is not None}
+    if heads[0] is None:
+        return Verdict(path, 0, (Finding(1, "cannot be read", results[0][:200]),), "needs work")
+    missing = [first for first in range(1, int(heads[0][2]) + 1, PAGE_LINES) if first not in pages]
+    if missing and all(heads):
+        return [call("read_file", path=path, first_line=first) for first in missing]
+    text = [line for first in sorted(pages) for line in re.findall(r"^ *\d+\| (.*)$", pages[first], re.MULTILINE)]
+    return judge(path, text)
 
 
 SCRIPT = {"lead": lead_says, "reviewer": reviewer_says}
 
 
-def tool_results(request: ModelRequest) -> list[str]:
-    """The texts of the tool results in the conversation, in order."""
-    return [text_of(record.content) for record in request.window if isinstance(record, ResultRecord)]
+CUT_OFF = frozenset({ResultStatus.ABORTED, ResultStatus.SKIPPED, ResultStatus.UNKNOWN})
+
+
+def tool_results(request: ModelRequest) -> list[ResultRecord]:
+    """The tool results in the conversation, in order; a call that was cut off has none, and is made again."""
+    results = (record for record in request.window if isinstance(record, ResultRecord))
+    return [result for result in results if result.status not in CUT_OFF]
 
 
 def judge(path: str, lines: list[str]) -> Verdict:

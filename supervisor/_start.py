@@ -2,14 +2,14 @@
 
 PyPI's process manager installs a package of the same name. Where both are installed, or the other one stands earlier
 on the path, importing would fail in ways that explain nothing; so this says plainly what is wrong. It takes nothing
-from the package's `__init__`.
+from the package's `__init__`, which imports nothing by itself: all that takes time is imported in `main`, where a
+Ctrl-C is one line.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
-from pathlib import Path
 
 ENVIRONMENT = 3
 INTERRUPTED = 130
@@ -23,6 +23,16 @@ def main() -> int:
     Returns:
         The exit code: 3 where the environment is wrong, else the command's.
     """
+    try:
+        return _main()
+    except KeyboardInterrupt:
+        sys.stderr.write("callboard: interrupted\n")
+        return INTERRUPTED
+
+
+def _main() -> int:
+    from pathlib import Path  # noqa: PLC0415 - it takes longer than all else here: not before Ctrl-C is caught
+
     here = Path(__file__).resolve().parent
     if foreign := [name for name in OTHERS if (here / name).exists()]:
         return _refuse(
@@ -44,8 +54,6 @@ def main() -> int:
             f"a module that callboard needs is missing: {error.name}",
             "install callboard again: pip install --force-reinstall callboard",
         )
-    except KeyboardInterrupt:
-        return INTERRUPTED
     code: int = command.main(sys.argv[1:])
     return code
 

@@ -153,15 +153,17 @@ def _perform(program: Program, args: argparse.Namespace, argv: Sequence[str]) ->
     screen = _screen(common)
     ending = trio.run(carry_out, program, args, common, screen)
     if ending.interrupted and (ending.report is None or ending.report.status != "done"):
-        return _interrupted(common, argv)
+        return _interrupted(common, argv, recorded=ending.recorded)
     if ending.report is None:
         return codes.DONE
     return _deliver(ending, args, common, argv)
 
 
-def _interrupted(common: Common, argv: Sequence[str]) -> int:
+def _interrupted(common: Common, argv: Sequence[str], *, recorded: bool) -> int:
     if common.store is None:
         _say("callboard: interrupted; nothing was kept (with --store PATH a run can be resumed)")
+    elif not recorded:
+        _say("callboard: interrupted before the run began, and nothing was kept; the same command starts it")
     else:
         _say(f"callboard: interrupted; go on with\n  {resume_command(argv)}")
     return codes.INTERRUPTED

@@ -78,6 +78,17 @@ def _is_factory(value: object) -> TypeIs[Callable[[argparse.Namespace], object]]
     return inspect.isroutine(value)
 
 
+def _takes(function: Callable[..., object], count: int) -> bool:
+    """Whether a function can be called with so many values."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # one in C, of which nothing is known
+        return True
+    return True
+
+
 _NAME: Final = "callboard_file_"
 
 
@@ -95,12 +106,16 @@ def load(path: Path) -> Program:
     main = getattr(module, "main", None)
     agent = getattr(module, "agent", None)
     arguments = getattr(module, "arguments", None)
-    if main is not None and not inspect.iscoroutinefunction(main):
+    if main is not None and not (inspect.iscoroutinefunction(main) and _takes(main, 2)):
         raise UsageError(f"{path}: main is not `async def main(sup, args)`")
     if agent is not None and not isinstance(agent, Agent):
         raise UsageError(f"{path}: agent is an Agent; got {agent!r}")
-    if arguments is not None and not callable(arguments):
+    if arguments is not None and not (callable(arguments) and _takes(arguments, 1)):
         raise UsageError(f"{path}: arguments is `def arguments(parser)`; got {arguments!r}")
+    for name in ("model", "agents"):
+        factory = getattr(module, name, None)
+        if _is_factory(factory) and not _takes(factory, 1):
+            raise UsageError(f"{path}: as a function, {name} is `def {name}(args)`")
     if main is None and agent is None:
         raise UsageError(f"{path}: exports neither `async def main(sup, args)` nor `agent = Agent(...)`")
     agents = getattr(module, "agents", None)

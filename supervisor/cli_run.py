@@ -17,6 +17,7 @@ import attrs
 import trio
 
 from actors.errors import UsageError
+from actors.happenings import AgentStarted
 from actors.reports import Report
 
 from . import open_supervisor
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
     from types import FrameType
+
+    from actors.happenings import Event
 
     from . import Supervisor
     from .cli_load import Program
@@ -41,10 +44,16 @@ DRAIN_S: Final = 2.0
 
 @attrs.frozen
 class Ending:
-    """How it came out. `interrupted`: how many signals came; `report`: what main returned, if it got that far."""
+    """How it came out.
+
+    Attributes:
+        report: what main returned, if it got that far. interrupted: how many signals came.
+        recorded: whether the store knows the run under its key, so that it can be resumed.
+    """
 
     report: Report | None
     interrupted: int
+    recorded: bool
 
 
 class Interrupts:
@@ -117,6 +126,7 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
     stop = Interrupts(screen, durable=common.store is not None)
     report: Report | None = None
     drained = trio.Event()
+    shown = _Shown(screen)
     async with trio.open_nursery() as around:
         around.start_soon(screen.run)
         try:
@@ -130,8 +140,9 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
                         budget=common.budget,
                     ) as sup:
                         stop.supervisor = sup
-                        await around.start(_show, sup, screen, drained)
+                        await around.start(_show, sup, shown, drained)
                         args.key = await run_key(sup, program.path.stem, resume=common.resume)
+                        shown.keys.update([args.key] if common.resume else ())
                         if program.main is None and not common.json and can_ask():
                             signals.start_soon(ask_on_terminal, sup, screen)
                         with stop.work:
@@ -144,15 +155,29 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
             around.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
                 await screen.finish()
-    return Ending(report, stop.count)
+    return Ending(report, stop.count, recorded=getattr(args, "key", None) in shown.keys)
 
 
-async def _show(sup: Supervisor, screen: Screen, drained: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
+class _Shown:
+    """What was seen of the run. `keys`: of the roots that are in the store."""
+
+    def __init__(self, screen: Screen) -> None:
+        self.keys: set[str] = set()
+        self._screen = screen
+
+    def feed(self, event: Event) -> None:
+        """An event."""
+        if isinstance(event, AgentStarted) and event.key and "/" not in event.path:
+            self.keys.add(event.key)
+        self._screen.feed(event)
+
+
+async def _show(sup: Supervisor, shown: _Shown, drained: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
     try:
         async with sup.events() as events:
             task_status.started()
             async for event in events:
-                screen.feed(event)
+                shown.feed(event)
     finally:
         drained.set()
 

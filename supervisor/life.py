@@ -168,8 +168,8 @@ class Life:
 
     def _aborted(self, actor: Actor, outcome: Outcome) -> None:
         """Whoever waits for a message that the abort holds hears of the abort; the message stays held (ABT-4)."""
-        for queued in actor.mailbox.waiting:
-            self._parts.replies.reply(queued.envelope.id, outcome)
+        for message in tuple(actor.mailbox.held):  # what came behind the cut-off will be answered
+            self._parts.replies.reply(message, outcome)
         if not actor.mailbox.wants_turn:
             self._parts.replies.run_over(outcome)
 
@@ -231,7 +231,9 @@ class Life:
     def crashed(self, actor: Actor, error: Exception) -> None:
         """A bug in the loop: named, told to those who wait, and no end of anything else."""
         self.host.tell(AgentCrashed, {"error": f"{type(error).__name__}: {error}"})
-        crashed = Crashed(f"{actor.path} crashed: {type(error).__name__}: {error}; its messages are kept, and wake() goes on")
+        crashed = Crashed(
+            f"{actor.path} crashed: {type(error).__name__}: {error}; its messages are kept, and wake() goes on"
+        )
         crashed.__cause__ = error
         self.fail_waiters(actor, crashed)
 
