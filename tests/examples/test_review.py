@@ -7,15 +7,18 @@ import importlib.util
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 
-from actors.ids import TreeId, turn_id
+from actors.content import Text
+from actors.ids import CallId, MessageId, TreeId, turn_id
 from actors.models.script import Script
 from actors.models.script_steps import hang
 from actors.testing.chat_server import serve_chat
+from actors.transcript import MessageRecord, ResultRecord, ResultStatus
 from supervisor import open_supervisor
 from supervisor.store.sqlite import open_sqlite_reader
 
@@ -254,3 +257,31 @@ def test_the_report_is_written_whole_or_not(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["report.md"]
     with pytest.raises(OSError, match="No such file"):
         review.write_whole(tmp_path / "missing" / "report.md", "x")
+
+
+def asked(*results: ResultRecord) -> Any:
+    """A request with these results in its conversation."""
+    turn = turn_id("lead", 1)
+    task = MessageRecord(turn, MessageId("m"), (Text("Review good.py"),))
+    return SimpleNamespace(window=(task, *results))
+
+
+def result(text: str, status: ResultStatus) -> ResultRecord:
+    """A tool result."""
+    return ResultRecord(turn_id("lead", 1), CallId("c"), "c", "tool", status, (Text(text),))
+
+
+@pytest.mark.parametrize("status", [ResultStatus.ABORTED, ResultStatus.SKIPPED, ResultStatus.UNKNOWN])
+def test_what_was_cut_off_is_asked_again(status: ResultStatus) -> None:
+    """The result of a call that was cut off is no answer: neither the lead nor a reviewer takes it for one."""
+    cut = result("The call was cut off.", status)
+    assert review.lead_says(asked(cut)) == review.call("review_all")
+    assert review.lead_says(asked(cut, result("[]", ResultStatus.OK))).startswith("| file |")
+    page = result("good.py: lines 1-200 of 201\n     1| x", ResultStatus.OK)
+    assert review.reviewer_says(asked(cut)) == review.call("read_file", path="good.py")
+    assert review.reviewer_says(asked(page, cut)) == [review.call("read_file", path="good.py", first_line=201)]
+
+
+def test_a_review_that_failed_is_told() -> None:
+    """A tool that failed has no table; its words are the lead's."""
+    assert review.lead_says(asked(result("the disk is gone", ResultStatus.ERROR))).endswith("the disk is gone")

@@ -21,6 +21,7 @@ import trio
 from actors.errors import Aborted, Corrupt, Exhausted, OwnedElsewhere, UsageError
 from actors.models.script import Script
 from actors.testing.chat_server import serve_chat
+from supervisor import _start
 from supervisor.cli_exit import code_of_error, only
 from supervisor.cli_load import Broken, Unusable, load
 
@@ -262,6 +263,24 @@ def test_loading_leaves_the_files_own_traceback(tmp_path: Path) -> None:
         load(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("async def main(): pass", "main is not `async def main"),
+        ("async def main(sup): pass", "main is not `async def main"),
+        ("async def main(sup, args): pass\ndef arguments(): pass", "arguments is `def arguments"),
+        ("async def main(sup, args): pass\ndef model(): pass", "model is `def model"),
+        ("async def main(sup, args): pass\ndef agents(): pass", "agents is `def agents"),
+    ],
+)
+def test_what_a_file_exports_takes_what_it_is_given(tmp_path: Path, text: str, says: str) -> None:
+    """A function that cannot be called as the command calls it is a usage error, before anything runs."""
+    path = tmp_path / "file.py"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=says):
+        load(path)
+
+
 # -- signals -----------------------------------------------------------------------------------------------------
 
 
@@ -329,6 +348,45 @@ def test_two_signals_abort(tmp_path: Path) -> None:
     assert process.returncode == 130, rest
     assert "aborting" in rest
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.slow
+def test_a_way_to_resume_is_named_only_where_there_is_one(tmp_path: Path) -> None:
+    """Interrupted before its run is in the store, the command says so instead of a line that would be refused."""
+    path, store = tmp_path / "early.py", tmp_path / "s.db"
+    path.write_text(
+        "import sys, trio\nasync def main(sup, args):\n    print('waits', file=sys.stderr, flush=True)\n"
+        "    await trio.sleep(60)\n"
+    )
+    process = start("run", str(path), "--store", str(store))
+    until(process, "waits")
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=20)
+    assert process.returncode == 130, rest
+    assert "before the run began" in rest
+    assert "--resume" not in rest
+
+
+def test_ctrl_c_during_the_imports_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What takes time is imported where Ctrl-C is caught, and it ends with 130."""
+
+    def interrupted(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupted)
+    assert _start.main() == 130
+    assert capsys.readouterr().err == "callboard: interrupted\n"
+
+
+def test_the_commands_start_imports_nothing_that_takes_time() -> None:
+    """Before `main` runs neither the actors nor the loop are imported; the package has all its names all the same."""
+    code = (
+        "import sys; from supervisor import _start; assert not {'actors', 'trio', 'attrs'} & set(sys.modules);"
+        "import supervisor; assert all(getattr(supervisor, name) for name in supervisor.__all__)"
+    )
+    subprocess.run([sys.executable, "-c", code], env=ENVIRON, check=True, timeout=30)
 
 
 @pytest.mark.slow
