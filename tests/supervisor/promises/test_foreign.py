@@ -13,25 +13,30 @@ from actors import (
     AgentCrashed,
     AttemptDiscarded,
     Context,
+    Crashed,
     HookFailed,
     Hooks,
     Limits,
     Script,
+    ToolEnded,
     ToolProgress,
     call,
     tool,
 )
+from actors.changes import Claim
 from actors.ids import AgentId
 from actors.ports import Response, WireCall
 from actors.transcript import Stop, TextBlock
-from tests.supervisor.promises.world import agent, quiet, texts, until, watched
+from tests.supervisor.promises.world import agent, has, quiet, texts, until, watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from trio.testing import MockClock
 
+    from actors.changes import ChangeSet
     from actors.ports import Emit, ModelRequest
+    from supervisor import Supervisor
     from tests.supervisor.promises.world import World
 
 OK = Response((TextBlock("ok"),), Stop.END_TURN)
@@ -190,7 +195,7 @@ async def test_req_3_a_malformed_response_is_a_failed_attempt(memory: World, aut
 
 
 async def test_tol_7_a_sync_tool_tells_its_progress_from_its_thread(memory: World) -> None:
-    """While somebody watches: each is an event, in order, before the call has ended."""
+    """While a watcher sleeps, too: each is an event, in order, before the call has ended."""
 
     @tool
     def count(ctx: Context) -> str:
@@ -199,11 +204,26 @@ async def test_tol_7_a_sync_tool_tells_its_progress_from_its_thread(memory: Worl
             ctx.progress("counting", done=done)
         return "counted"
 
-    async with memory.open({"a": [call("count"), "done"]}, threads=True) as sup, watched(sup) as log:
+    told: list[int | str | None] = []
+
+    async def watch(sup: Supervisor, started: trio.Event) -> None:
+        async with sup.events() as events:
+            started.set()
+            async for event in events:
+                if isinstance(event, ToolProgress):
+                    told.append(event.done)
+                elif isinstance(event, ToolEnded):
+                    told.append(event.status)
+
+    async with memory.open({"a": [call("count"), "done"]}, threads=True) as sup, trio.open_nursery() as nursery:
+        started = trio.Event()
+        nursery.start_soon(watch, sup, started)
+        await started.wait()
         with trio.fail_after(10):
             await sup.run(agent(tools=[count]), "go")
-        assert [event.done for event in log.of(ToolProgress)] == list(range(5))
-        assert any(text == "=ok:counted" for text in texts(await (await sup.find("a")).transcript()))
+            await until(lambda: "ok" in told)
+        nursery.cancel_scope.cancel()
+    assert told == [0, 1, 2, 3, 4, "ok"]
 
 
 async def test_req_2_a_sync_call_cancelled_before_it_had_a_thread_is_over(memory: World) -> None:
@@ -326,3 +346,18 @@ async def test_cls_5_a_hook_behind_a_turn_is_cut_off_where_the_supervisor_is_lef
             await until(lambda: hung)
             began = trio.current_time()
     assert trio.current_time() - began == 5
+
+
+async def test_trn_3_a_turn_that_stops_by_itself_is_a_crash(memory: World, autojump_clock: MockClock) -> None:
+    """A stray cancellation out of a part of ours ends no turn in silence: it is named, and whoever asked hears it."""
+    async with memory.open({"a": ["never"]}) as sup, watched(sup) as log:
+        ref = await sup.start(agent())
+
+        async def before(one: ChangeSet) -> None:
+            if has(one, Claim):
+                raise await stale()
+
+        memory.spy.before = before
+        with trio.fail_after(60), pytest.raises(Crashed):
+            await ref.ask("go")
+        assert len(log.of(AgentCrashed)) == 1
