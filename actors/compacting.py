@@ -225,7 +225,6 @@ def cut(state: TurnState, event: Cut) -> tuple[tuple[Action, ...], Step | None]:
         return actions, None
     if doing.wanted is not None or doing.under_way is not None:
         actions = (*actions, CompactionOver(error))
-    state.compacting = NO_COMPACTION
     return actions, None
 
 

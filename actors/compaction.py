@@ -7,7 +7,7 @@ without its tool, and no provider's opaque state crosses (REQ-8). When one is du
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
@@ -299,12 +299,16 @@ def _shown(records: Iterable[Record]) -> Iterator[str]:
                             yield f"[the agent called {name}]\n{_cut(arguments)}"
                         case ReasoningBlock():
                             pass  # thoughts are not what was said; opaque ones cannot be read
+                        case _:
+                            assert_never(block)
             case ResultRecord(name=name, status=status, content=content):
                 yield f"[{name} returned: {status.value}]\n{_content(content)}"
             case NoteRecord(text=text):
                 yield f"[note of the runtime]\n{_cut(text)}"
             case SummaryRecord(shown=shown):
                 yield f"[earlier]\n{shown}"
+            case _:
+                assert_never(record)
 
 
 def _content(content: Content) -> str:
@@ -319,6 +323,8 @@ def _part(part: Part) -> str:
             return f"[image {media_type}]"
         case File(name=name, media_type=media_type):
             return f"[file {name}, {media_type}]"
+        case _:
+            assert_never(part)
 
 
 def _cut(text: str, limit: int = PART_CHARS) -> str:

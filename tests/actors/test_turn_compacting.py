@@ -8,8 +8,10 @@ import attrs
 import pytest
 
 from actors.changes import AgentRow, Append, Claim
+from actors.compacting import least
 from actors.compaction import (
     ASKED,
+    WORTH_BYTES,
     CompactAsked,
     Compacting,
     Compaction,
@@ -145,10 +147,18 @@ def test_cmp_1_what_is_settled_is_committed_before_the_summary_is_asked_for() ->
     assert drive.last(Admit).helper
     at_the_model(drive)
     assert drive.shape == "MRr"
+    assert len(drive.made.records) == 1, "and in memory, which the summary is planned on"
     drive.check()
     summary(drive)
     drive.look()
     assert not drive.last(Admit).helper
+
+
+def test_bud_9_a_summary_without_a_price_makes_the_cost_unknown() -> None:
+    """As of any request, its tokens are counted and its cost is said to be unknown."""
+    drive = at_the_model(asked(Drive()))
+    drive.give(Summarised(drive.now, served("in short", cost=None), SPENT, PLAN, 5_000))
+    assert not drive.written.cost_known
 
 
 def test_cmp_3_asked_for_twice_it_runs_once() -> None:
@@ -576,3 +586,24 @@ def test_nothing_of_it_is_taken_out_of_place() -> None:
         with pytest.raises(InternalError):
             step(drive.state, event)
     assert drive.state == before
+
+
+def test_what_is_worth_a_summary_grows_with_the_window() -> None:
+    """BR-121: for the window's sake a share of it must be freed; asked for, a little is enough."""
+    assert least(Compacting(ASKED)) == WORTH_BYTES
+    assert least(Compacting("window", limit=10_000)) == 4_000
+
+
+def test_an_abort_behind_a_compaction_rejects_nothing() -> None:
+    """What is over is over: nobody is told twice."""
+    drive = at_the_model(asked(Drive()))
+    summary(drive)
+    drive.suspend()
+    drive.cut("enough")
+    assert over(drive) == [None]
+    drive = overflowed()
+    drive.look()
+    at_the_model(drive)
+    summary(drive)
+    drive.cut("enough")
+    assert over(drive) == [None]

@@ -17,6 +17,7 @@ class Mutant(NamedTuple):
 TURN, ENDING, BATCH = "actors/turn.py", "actors/ending.py", "actors/batch.py"
 ANSWERING = "actors/answering.py"
 BATCHING, CUTTING, ANSWERS = "actors/batching.py", "actors/cutting.py", "actors/answers.py"
+COMPACTING, COMPACTION, SELECTING = "actors/compacting.py", "actors/compaction.py", "actors/selecting.py"
 MAILBOX, EVOLVE, PARKING = "actors/mailbox.py", "actors/evolve.py", "actors/parking.py"
 
 MUTANTS = (
@@ -395,4 +396,72 @@ MUTANTS = (
         '    fields.update(changes)\n    object.__setattr__(made, "__dict__", fields)',
     ),
     Mutant("an illegal input is taken", TURN, "    _check_phase(state, event)\n    match", "    match"),
+    # -- compaction and choices
+    Mutant(
+        "CMP-1 pending not committed first",
+        COMPACTING,
+        "owes=True)\n    told",
+        "owes=True)\n    records = ()\n    told",
+    ),
+    Mutant("CMP-2 a summary for nothing is taken", COMPACTION, "if size > SMALLER * was:", "if False:"),
+    Mutant("CMP-2 half a summary is taken", COMPACTION, "if served.response.stop in _NOT_WHOLE:", "if False:"),
+    Mutant("CMP-2 the row does not know the summary", COMPACTING, "summary=state.head, context=0", "context=0"),
+    Mutant("CMP-3 repeated for the window", COMPACTING, " or doing.useless or state.exhausted", " or state.exhausted"),
+    Mutant(
+        "CMP-3 asked again while under way",
+        COMPACTING,
+        "if doing.under_way is not None or doing.wanted",
+        "if doing.wanted",
+    ),
+    Mutant(
+        "CMP-5 cut inside a batch", COMPACTION, "        if not isinstance(record, ResultRecord):", "        if True:"
+    ),
+    Mutant(
+        "CMP-5 pinned replaced", COMPACTION, "conversation.index(at) for at in range(cut) if _pinned(window[at])", "()"
+    ),
+    Mutant(
+        "CMP-6 never for the window",
+        COMPACTING,
+        "return Compacting(WINDOW, None",
+        "return None and Compacting(WINDOW, None",
+    ),
+    Mutant("CMP-6 mail not counted", COMPACTING, "context + ending.waiting_bytes(state) // BYTES", "context"),
+    Mutant("REC-1 unseen results replaced", COMPACTION, "return at if record.calls else at + 1", "return at + 1"),
+    Mutant("REC-1 alone goes on as a turn", TURN, "    if turn_open.alone:\n", "    if False:\n"),
+    Mutant(
+        "REQ-3 overflow for ever", TURN, "ContextOverflow) and state.compacting.overflow is None", "ContextOverflow)"
+    ),
+    Mutant(
+        "REQ-3 overflow asked again in vain",
+        COMPACTING,
+        "    if doing.overflow is not None:  # REQ-3",
+        "    if False:  # REQ-3",
+    ),
+    Mutant(
+        "REQ-7 summary not accounted",
+        COMPACTING,
+        "cost_known=served.cost is not None)\n    state.ticket",
+        "cost_known=True)\n    state.ticket",
+    ),
+    Mutant(
+        "CON-7 interrupt compacts first",
+        COMPACTING,
+        "        return None  # it cut one short",
+        "        pass  # it cut one short",
+    ),
+    Mutant(
+        "SEL-1 admitted for the old model",
+        SELECTING,
+        "is not None else choosing.choice.selection",
+        "is not None else state.row.selection",
+    ),
+    Mutant("SEL-2 no reset", SELECTING, "if not choice.compatible and at:", "if False:"),
+    Mutant(
+        "SEL-2 a failed note is followed",
+        SELECTING,
+        "event.note, event.staged, event.error)",
+        "event.note, event.staged)",
+    ),
+    Mutant("SEL-3 the measure outlives its conversation", SELECTING, "summary=at, context=0", "summary=at"),
+    Mutant("HOK-3 the stage does not land", SELECTING, "return choosing.staged, ", "return (), "),
 )

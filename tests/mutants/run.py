@@ -44,6 +44,8 @@ FIRST = {
     "actors/approving.py": "test_approving",
     "actors/batch.py": "test_batch",
     "actors/batching.py": "test_batching",
+    "actors/compaction.py": "test_compaction",
+    "actors/conversation.py": "test_conversation",
     "actors/ending.py": "test_ending",
     "actors/evolve.py": "test_evolve",
     "actors/mailbox.py": "test_mailbox",
