@@ -7,6 +7,7 @@ and woken.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, final
 
 import trio
@@ -14,7 +15,7 @@ import trio
 from .approving import found, unknown_in
 from .changes import CallState, Claim, Intake, Put
 from .compaction import ASKED, NO_COMPACTION, Compacting
-from .errors import NotCompacted, Unavailable
+from .errors import NotCompacted, StoreError, Unavailable
 from .evolve import evolve
 from .ids import turn_id
 from .loop import TurnLoop
@@ -68,6 +69,9 @@ class Keeper(Protocol):
     async def void(self, actor: Actor, decisions: tuple[Queued, ...]) -> None:
         """End decisions on calls that were settled before anybody carried them out."""
 
+    async def release(self, actor: Actor) -> None:
+        """Queue messages again that an abort holds."""
+
     def turn_over(self, actor: Actor, over: Over) -> None:
         """A turn ended: tell those who wait."""
 
@@ -84,7 +88,7 @@ class Keeper(Protocol):
         """The actor has no task now."""
 
     def crashed(self, actor: Actor, error: Exception) -> None:
-        """The loop ended with an exception that nothing expected."""
+        """The loop ended with an exception that nothing expected; it is suspended, or goes on."""
 
 
 @final
@@ -99,6 +103,8 @@ class Actor:
         suspended: why no turn may begin (`leaving`, `budget`, `store`, `crashed`, `approval`, `paused`, …), or None.
         calls: rows of calls as they were read, None where the store knows better. unknown: as `TurnState` has it.
         stale: a commit failed that may have been written; the store is read before anything rests on memory (TRN-1).
+        behind: the store has messages waiting that the mailbox does not show yet.
+        crashed: the open turn was not left in order, and that is not counted yet. crashes: of the loop, in a row.
         run_open: a run is under way. last: the outcome of the last turn that ended in this process, or None.
     """
 
@@ -107,9 +113,12 @@ class Actor:
         "active",
         "agent",
         "asking_output",
+        "behind",
         "calls",
         "compacting",
         "conversation",
+        "crashed",
+        "crashes",
         "intake",
         "keeper",
         "last",
@@ -141,6 +150,9 @@ class Actor:
         self.suspended: str | None = row.suspended
         self.run_open = row.open is not None
         self.stale = False
+        self.behind = False
+        self.crashed = True
+        self.crashes = 0
         self.last: Outcome | None = None
         self.seq = 0
         self.active = False
@@ -180,8 +192,11 @@ class Actor:
             self.suspended == APPROVAL and (mailbox.decisions or mailbox.interrupts)  # what brings it back (TOL-12)
         ):
             return False
-        wanted = self.row.open is not None or mailbox.wants_turn or bool(mailbox.decisions) or self.compacting
-        return wanted and self.keeper.may_begin(self)
+        return self._wanted and self.keeper.may_begin(self)
+
+    @property
+    def _wanted(self) -> bool:
+        return self._wants_turn or bool(self.mailbox.decisions) or self.compacting
 
     def compact(self) -> None:
         """Have the conversation compacted at the next boundary; while one is asked for, it is that one (CMP-3).
@@ -209,7 +224,17 @@ class Actor:
     @property
     def owes(self) -> bool:
         """Whether an answer is owed, whoever may begin it (ACC-8)."""
-        return self.row.open is not None or self.mailbox.wants_turn
+        return self._wants_turn or bool(self.mailbox.mortal.expired)
+
+    @property
+    def _wants_turn(self) -> bool:
+        return self.row.open is not None or self.mailbox.wants_turn or self.behind
+
+    def eased(self) -> None:
+        """Messages left without being answered: where nothing is owed any more, whoever waits for that hears it."""
+        if not self.active and not self.owes:
+            self.keeper.settled(self)
+            self.keeper.passive(self)
 
     # -- the task --------------------------------------------------------------------------------------------------
 
@@ -217,19 +242,32 @@ class Actor:
         """Run turns until nothing is due."""
         try:
             while True:
-                await self._work()
-                self.keeper.settled(self)
+                try:
+                    await self._work()
+                    self.keeper.settled(self)
+                except Exception as error:  # noqa: BLE001 - an actor's one supervision point: a bug in it is no end of all
+                    if not self._goes_on(error):
+                        return
                 if not self.due:  # no checkpoint from here until it is passive (ACTOR-2)
                     return
-        except Exception as error:  # noqa: BLE001 - the one supervision point of an actor: a bug in one is no end of all
-            self.suspended, self.stale = "crashed", True  # what is in memory may be half of something
-            self.keeper.crashed(self, error)
         finally:
             self.active = False
             self.loop = None
             if self.compacting:  # CMP-3: nobody will carry it out
                 self._compacted(NotCompacted(f"{self.path} was not compacted: it is {self.suspended or 'stopped'}"))
             self.keeper.passive(self)
+
+    def _goes_on(self, error: Exception) -> bool:
+        """Go on from the durable state, as often in a row as a turn may crash; then stop until somebody resumes it."""
+        self.stale = True
+        self.crashes += 1
+        again = not isinstance(error, StoreError) and self.crashes <= self.spec.limits.poison_limit
+        if again:
+            self.crashed = True
+        else:
+            self.suspended, self.crashes = "crashed", 0
+        self.keeper.crashed(self, error)
+        return again
 
     async def _work(self) -> None:
         while self.due:
@@ -240,7 +278,11 @@ class Actor:
 
     async def _turn(self, cut: str | None = None, orders: tuple[Queued, ...] = ()) -> None:
         """Run a turn, or, with `cut`, only settle the open one, and claim `orders` with it."""
-        if await self._catch_up() and cut is None and (not self.due or self.mailbox.orders):
+        waited = await self._catch_up()
+        if self.mailbox.held and self.mailbox.wants_turn:
+            waited = True
+            await self.keeper.release(self)  # ABT-4: they join the turn that a later message asked for
+        if waited and cut is None and (not self.due or self.mailbox.orders):
             return  # something came while we read
         decisions = () if cut is not None else self.mailbox.decisions
         stale = tuple(queued for queued in decisions if not self._awaits(queued))
@@ -251,7 +293,8 @@ class Actor:
         self.suspended = None
         assert self.conversation is not None, "it was read"
         host = self.keeper.host
-        resumed = self.row.open is not None
+        row = self.row
+        resumed = row.open is not None
         alone = self.compacting and not (resumed or self.mailbox.wants_turn)
         look = host.look(sends=False)
         if self.calls:
@@ -260,7 +303,8 @@ class Actor:
         calls = self._open_calls(look.toolbox) if resumed else ()
         last = self.conversation.last
         answer = last if resumed and isinstance(last, ResponseRecord) else None
-        begin = Begin(host.now(), calls, resumed and self._owed(), answer, more=more, compact=alone)
+        owed = resumed and self._owed()
+        begin = Begin(host.now(), calls, owed, answer, more=more, compact=alone, crashed=self.crashed)
         state = self._state(self.conversation, look.output)
         self.run_open |= not alone
         self.loop = loop = TurnLoop(host, state, self.conversation, self._compacted)
@@ -275,6 +319,7 @@ class Actor:
         try:
             over = await loop.run(begin)
         finally:
+            self.crashed = self.crashed and loop.row is row  # it is counted once recovery has written
             self.row = loop.row
             self.calls = () if self.row.open is None else None
             self.unknown = loop.state.unknown
@@ -282,6 +327,12 @@ class Actor:
         if over.suspended is not None:
             self.suspended = over.suspended
             self.stale = over.failure is not None
+        elif over.outcome is None:
+            self.behind = self.row.singly != row.singly  # its messages wait again (CON-6)
+        elif not resumed or (row.open is not None and row.open.consumed):
+            self.crashes = 0
+        if loop.over is None:
+            await self._left()
         aborted = over.outcome is not None and over.outcome.status is Status.ABORTED
         if self.compacting and aborted:  # ABT-4
             self._compacted(NotCompacted(f"{self.path} was not compacted: it was aborted"))
@@ -307,14 +358,24 @@ class Actor:
             compacting=Compacting(ASKED) if self.compacting else NO_COMPACTION,
         )
 
+    async def _left(self) -> None:
+        """The turn was cut off, but in order: to go on with it is no crash (CON-6)."""
+        row = self.row
+        if row.open is None or row.open.left:
+            return
+        left = evolve(row, open=evolve(row.open, left=True))
+        with suppress(StoreError):  # then it counts as one
+            await self.keeper.host.commit((Put(left),))
+            self.row = left
+
     async def _catch_up(self) -> bool:
         """Read what memory does not have, or cannot be sure of. Returns whether anything was read."""
-        read = self.stale or self.calls is None
+        read = self.stale or self.behind or self.calls is None
         if read:
             if self.stale:
                 self.conversation = None
             await self.keeper.refresh(self)
-            self.stale, self.unknown = False, ()
+            self.stale, self.behind, self.unknown = False, False, ()
         if self.conversation is not None:
             return read
         self.conversation = await self.keeper.conversation(self)

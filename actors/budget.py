@@ -133,6 +133,7 @@ class Limits:
         hard_s: how long a request waits for tools that an abort left behind (REQ-2).
         approvals: calls of one agent that wait for a person at once; more are refused with a result.
         approve_s: seconds until a request for approval counts as denied, where the tool says nothing; None: never.
+        poison_limit: crashes in a row after which what a turn had consumed goes to the dead letters, from 1 (CON-6).
     """
 
     model_calls_per_turn: int = 50
@@ -151,6 +152,7 @@ class Limits:
     hard_s: float = 10.0
     approvals: int = 20
     approve_s: float | None = None
+    poison_limit: int = 3
 
     def __attrs_post_init__(self) -> None:
         """Refuse bounds under which nothing could ever happen."""

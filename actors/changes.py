@@ -52,8 +52,9 @@ class OpenTurn:
         number, run: counted per agent from 1. step: the last whose request was started, from 1.
         asking: a request is under way: its reservation is `held`.
         held: what the open request reserved; charged whole if the turn's process dies (REC, BUD-7).
-        tries: how often recovery found it open.
+        tries: how often it crashed, counted by recovery before it works (CON-6). left: it was left in order.
         consumed: the messages it consumed, for the dead letters and the reply.
+        skipped: calls that an interrupting steer ended which has not entered yet (CON-7).
         output: name of the type the answer owes.
         alone: it is open for a compaction only.
     """
@@ -67,6 +68,8 @@ class OpenTurn:
     consumed: tuple[MessageId, ...] = ()
     output: str | None = None
     alone: bool = False
+    left: bool = False
+    skipped: tuple[CallId, ...] = ()
 
 
 @attrs.frozen(slots=False)
@@ -85,6 +88,7 @@ class AgentRow:
         summary: index of the last summary among the records, -1 for none: what is before it need not be read.
         context: tokens that the conversation was measured with at the last request, 0 where not known (SEL-3).
         selection: what messages have chosen, or None.
+        singly: messages that are on their last try, each in a turn of its own (CON-6).
     """
 
     agent: AgentId
@@ -109,6 +113,7 @@ class AgentRow:
     summary: int = -1
     context: int = 0
     selection: Selection | None = None
+    singly: tuple[MessageId, ...] = ()
 
 
 @attrs.frozen
@@ -241,19 +246,21 @@ class Claim(Struct, frozen=True):
     """Take messages out of the mailbox for a turn: each must be queued or held (CON-3). Returns None.
 
     Fails (`Conflict`) where one is not, or where `messages` is empty: a set that claims nothing changes nothing.
-    No such agent: `UnknownPath`, here and for `Move`, `Shut` and `Append`.
+    No such agent: `UnknownPath`, here and for `Move`, `Shut` and `Append`. `reason` is kept with the messages.
     """
 
     agent: AgentId
     messages: tuple[MessageId, ...]
     turn: TurnId
+    reason: str | None = None
 
 
 class Move(Struct, frozen=True):
     """Change the state of messages from one of `frm` to `to`. Returns the ids moved, in order of acceptance.
 
     `messages`: those; None: all of the agent's send and steer lanes. Named ones in another state fail the set
-    (`Conflict`). A message that waits again keeps its place, and forgets the turn that had consumed it.
+    (`Conflict`). A message that waits again keeps its place, forgets the turn that had consumed it, and expires no more
+    if it was dead. `at`: when, in seconds since 1970, kept for dead letters.
     """
 
     agent: AgentId
@@ -261,6 +268,7 @@ class Move(Struct, frozen=True):
     to: ReceiptState
     messages: tuple[MessageId, ...] | None = None
     reason: str | None = None
+    at: float | None = None
 
 
 class Shut(Struct, frozen=True):

@@ -12,6 +12,7 @@ from .batching import batch_over, settled_tells
 from .changes import CallState
 from .compaction import NO_COMPACTION
 from .errors import Conflict, Fenced
+from .evolve import evolve
 from .happenings import ResponseEnded
 from .ids import turn_id
 from .messages import failure_of
@@ -31,9 +32,11 @@ from .moves import (
     nothing_owed,
     opened,
 )
+from .transcript import ResultRecord, ResultStatus
 
 if TYPE_CHECKING:
     from .answers import Reading
+    from .ids import CallId
     from .moves import Action, Responded
     from .transcript import Record
 
@@ -44,6 +47,7 @@ def cut(state: TurnState, event: Cut) -> Step:
     if state.ticket is not None and state.phase not in _OPEN:
         actions.append(Abandon(state.ticket))
     state.ticket, state.waiting, state.mail, state.choosing = None, False, (), None
+    kept, settled = len(state.pending), _settled(state, event)
     if state.compacting is not NO_COMPACTION:
         tells, last = compacting.cut(state, event)
         actions += tells
@@ -67,9 +71,32 @@ def cut(state: TurnState, event: Cut) -> Step:
         batch_over(state, (), ())
         actions += [CancelCalls(running), *settled_tells(ended)]
     if event.reason is None:
+        _note_skipped(state, state.pending[kept:], settled)
         state.phase = Phase.LOOKING
         return Step(state, (), (*actions, Look(sends=nothing_owed(state))))
     return ending.abort(state, event, tuple(actions))
+
+
+def _settled(state: TurnState, event: Cut) -> set[CallId]:
+    """The calls that ended by themselves before the cut."""
+    settled = {call.block.id for call in state.calls if call.result is not None}
+    settled.update([outcome.call for outcome in event.outcomes])
+    return settled
+
+
+def _note_skipped(state: TurnState, fresh: tuple[Record, ...], settled: set[CallId]) -> None:
+    """Keep which calls the steer ended, until it enters: its receipt names them (CON-7)."""
+    ended = tuple(
+        record.call
+        for record in fresh
+        if isinstance(record, ResultRecord) and record.status in _ENDED and record.call not in settled
+    )
+    if ended:
+        turn_open = opened(state)
+        state.row = evolve(state.row, open=evolve(turn_open, skipped=(*turn_open.skipped, *ended)))
+
+
+_ENDED: Final = frozenset({ResultStatus.ABORTED, ResultStatus.SKIPPED, ResultStatus.DENIED})
 
 
 def _keep_cut(state: TurnState, event: Cut) -> tuple[Action, ...]:

@@ -10,13 +10,13 @@ from .errors import Aborted, BudgetError, Exhausted
 from .evolve import evolve
 from .happenings import NoteWritten, TurnEnded
 from .ids import AgentId, MessageId, TurnId, run_id, turn_id
-from .messages import CallDone, Envelope, Lane, LaneBound, Outcome, Purpose, Status, failure_of
+from .messages import CallDone, Envelope, Lane, LaneBound, Outcome, Purpose, Status, failure_of, skipped_reason
 from .moves import Abandon, Over, Phase, Step, Tell, opened
 from .transcript import MessageRecord, NoteRecord, record_bytes
 from .usage import MICROSECONDS, NOTHING, Amounts
 
 if TYPE_CHECKING:
-    from .changes import OpenTurn, Operation
+    from .changes import AgentRow, OpenTurn, Operation
     from .errors import CallboardError
     from .messages import Failure, Queued
     from .moves import Action, Cut, TurnState
@@ -46,9 +46,10 @@ def flush(
         taken = tuple([_record(turn, queued.envelope) for queued in state.mail])
         # A failure note stands behind the messages that the turn failed to answer.
         records = (*records[:-1], *taken, records[-1]) if state.note_last else (*records, *taken)
-        ids = tuple([record.message for record in taken])
-        claim = (Claim(row.agent, ids, turn),)
-        opening = {**(opening or {}), "consumed": (*row.open.consumed, *ids)}
+        claim = _claims(row, row.open, state.mail)
+        opening = {**(opening or {}), **_consumed(row.open, state.mail)}
+        if row.singly:
+            opening = {**opening, **_last_try(state, changes)}
     if opening:
         changes.setdefault("open", evolve(row.open, **opening))
     active = int((now - state.since) * MICROSECONDS)
@@ -65,6 +66,33 @@ def flush(
     return (*append, *claim, *cleared, Put(state.row)), records
 
 
+def _claims(row: AgentRow, turn_open: OpenTurn, mail: tuple[Queued, ...]) -> tuple[Operation, ...]:
+    """The claim of what is taken; that of a steer which interrupts says which calls it ended (CON-7)."""
+    turn = turn_id(row.agent, turn_open.number)
+    if not turn_open.skipped or not any(queued.envelope.interrupt for queued in mail):
+        return (Claim(row.agent, tuple([queued.envelope.id for queued in mail]), turn),)
+    said = skipped_reason(turn_open.skipped)
+    taken = [queued.envelope for queued in mail]
+    return tuple(Claim(row.agent, (one.id,), turn, said if one.interrupt else None) for one in taken)
+
+
+def _consumed(turn_open: OpenTurn, mail: tuple[Queued, ...]) -> dict[str, object]:
+    """What the open turn knows of what it took."""
+    after: dict[str, object] = {"consumed": (*turn_open.consumed, *[queued.envelope.id for queued in mail])}
+    if turn_open.skipped and any(queued.envelope.interrupt for queued in mail):
+        after["skipped"] = ()
+    return after
+
+
+def _last_try(state: TurnState, changes: dict[str, object]) -> dict[str, object]:
+    """A message on its last try makes its turn one of a last try, and is on that list no more (CON-6)."""
+    row, taken = state.row, {queued.envelope.id for queued in state.mail}
+    if taken.isdisjoint(row.singly):
+        return {}
+    changes["singly"] = tuple([message for message in row.singly if message not in taken])
+    return {"tries": max(opened(state).tries, state.spec.limits.poison_limit - 1)}
+
+
 def waiting_bytes(state: TurnState) -> int:
     """About how much the commit that carries the request will add to the conversation."""
     return mail_bytes(state.mail) + sum([record_bytes(record) for record in state.pending])
@@ -73,6 +101,12 @@ def waiting_bytes(state: TurnState) -> int:
 def mail_bytes(mail: tuple[Queued, ...]) -> int:
     """About how much messages will add to the conversation."""
     return sum([queued.envelope.size_bytes for queued in mail])
+
+
+def leaving(state: TurnState) -> None:
+    """The turn will stop at its next commit, in order: to go on with it is no crash (CON-6)."""
+    state.suspending = True
+    state.row = evolve(state.row, open=evolve(opened(state), left=True))
 
 
 def account(
@@ -200,8 +234,8 @@ def nothing(state: TurnState) -> Step:
 def suspend(state: TurnState, now: float, reason: str, error: Exhausted | None = None) -> Step:
     """Stop here; what is settled becomes durable, what is queued stays queued (CLS-5)."""
     state.mail = ()
-    if not opened(state).step and not state.pending and error is None:
-        return suspended(state, (), (), (), reason=reason)  # the store knows nothing of this turn, or all of it
+    if not opened(state).step and not state.pending and not state.row.owes and error is None:
+        return suspended(state, (), (), (), reason=reason)  # the store knows nothing of this turn
     if error is not None:
         state.row = evolve(state.row, suspended=reason, owes=True)
     told = outcome(state, opened(state), Status.PARKED, failure=failure_of(error)) if error is not None else None

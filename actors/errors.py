@@ -19,7 +19,8 @@
     ├── MailboxError          the message, which is attached, was not accepted
     │   ├── MailboxFull
     │   ├── MessageTooLarge
-    │   └── AgentClosed
+    │   ├── AgentClosed
+    │   └── DeadLettered        it was accepted, and will not be answered: it is in the dead letters
     ├── LifecycleError        the agent did not come to an answer
     │   ├── Aborted, Killed, Crashed, Unfinished, NotCompacted, SpecMissing
     ├── StoreError            the store's side
@@ -223,6 +224,20 @@ class AgentClosed(MailboxError):
     """The agent is closing or closed and accepts nothing new."""
 
     kind = "agent_closed"
+
+
+class DeadLettered(MailboxError):
+    """The message was accepted, and will not be answered unless it is put back.
+
+    Attributes:
+        message: its id. reason: why.
+    """
+
+    kind = "dead_letter"
+
+    def __init__(self, text: str, message: object = None, reason: str = "") -> None:
+        super().__init__(text, message)
+        self.reason = reason
 
 
 class LifecycleError(CallboardError):

@@ -108,6 +108,15 @@ class MessageDead(Event):
 
 
 @attrs.frozen(kw_only=True)
+class MessagePutBack(Event):
+    """A dead letter waits again. `by`: who put it back. `reason`: why it had been dead."""
+
+    message: MessageId
+    by: str
+    reason: str = ""
+
+
+@attrs.frozen(kw_only=True)
 class PostRefused(Event):
     """A post, which nobody awaits, was refused (ACC-2)."""
 

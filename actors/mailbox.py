@@ -13,7 +13,7 @@ import attrs
 from .messages import Lane, Purpose, Queued, ReceiptState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable, Sequence
 
     from .agent import Drain
     from .ids import MessageId
@@ -30,22 +30,57 @@ class MailboxStatistics:
 
 
 @final
+class Mortal:
+    """The messages of a mailbox that have a time to live.
+
+    Attributes:
+        at_ms: when each expires, in milliseconds of the time of day.
+        expired: those that have, and whose death is being written; they owe an answer until then (ACC-8).
+    """
+
+    __slots__ = ("at_ms", "expired")
+
+    def __init__(self) -> None:
+        self.at_ms: dict[MessageId, int] = {}
+        self.expired: set[MessageId] = set()
+
+    @property
+    def next_ms(self) -> int | None:
+        """When the next one expires; None where none does."""
+        return min(self.at_ms.values()) if self.at_ms else None
+
+    def expire(self, now_ms: int) -> tuple[MessageId, ...]:
+        """Mark what has expired (MAIL-4); returns all that is marked."""
+        self.expired.update(message for message, at in self.at_ms.items() if at <= now_ms)
+        return tuple(sorted(self.expired))
+
+    def forget(self, messages: Iterable[MessageId]) -> None:
+        """These left the mailbox."""
+        for message in messages:
+            self.at_ms.pop(message, None)
+            self.expired.discard(message)
+
+
+@final
 class Mailbox:
     """The waiting messages of one agent.
 
     Attributes:
+        held: messages that an abort holds. mortal: those that have a time to live.
         seen: the highest seq that was told here. next_seq: the one that is told next, where that is known.
 
     Invariants:
         MAIL-1 each lane is sorted by seq. MAIL-2 every message in it is queued or held; control is never held.
+        MAIL-4 a message that has expired is chosen by no request, and asks for no turn, while its death is written.
         MAIL-3 a message that is told before an earlier one waits for it: seqs have no gaps, so none is lost (ACC-4).
     """
 
-    __slots__ = ("_early", "_held", "_lanes", "next_seq", "seen")
+    __slots__ = ("_early", "_lanes", "held", "mortal", "next_seq", "seen")
 
     def __init__(self, waiting: Iterable[Queued] = ()) -> None:
         self._lanes: dict[Lane, list[Queued]] = {Lane.CONTROL: [], Lane.STEER: [], Lane.SEND: []}
-        self._held: set[MessageId] = set()
+        self.held: set[MessageId] = set()
+        self.mortal = Mortal()
         self.next_seq: int | None = None
         self.seen = 0
         self._early: dict[int, Queued | None] = {}
@@ -57,7 +92,8 @@ class Mailbox:
         kept = {queued.seq: queued for queued in waiting}
         known = max(kept, default=0)  # the store leaves no gap below: what is missing there is gone
         kept |= {queued.seq: queued for queued in late}
-        self._held.intersection_update(queued.envelope.id for queued in late)
+        self.held.intersection_update(queued.envelope.id for queued in late)
+        self.mortal = Mortal()
         for lane in self._lanes.values():
             lane.clear()
         for queued in kept.values():
@@ -110,8 +146,11 @@ class Mailbox:
     def _place(self, queued: Queued) -> None:
         self.seen = max(self.seen, queued.seq)
         lane = self._lanes[queued.envelope.lane]
+        envelope = queued.envelope
         if queued.state is ReceiptState.HELD:
-            self._held.add(queued.envelope.id)
+            self.held.add(envelope.id)
+        if envelope.expires_ms is not None:
+            self.mortal.at_ms[envelope.id] = envelope.expires_ms
         index = len(lane)
         while index and lane[index - 1].seq > queued.seq:
             index -= 1
@@ -120,7 +159,9 @@ class Mailbox:
     def remove(self, messages: Iterable[MessageId]) -> None:
         """Forget messages that were claimed, withdrawn or declared dead."""
         gone = set(messages)
-        self._held -= gone
+        self.held -= gone
+        if self.mortal.at_ms:
+            self.mortal.forget(gone)
         for lane, waiting in self._lanes.items():
             if waiting:
                 self._lanes[lane] = [queued for queued in waiting if queued.envelope.id not in gone]
@@ -130,11 +171,11 @@ class Mailbox:
 
     def hold(self, messages: Iterable[MessageId]) -> None:
         """Mark messages as held by an abort (ABT-4)."""
-        self._held.update(messages)
+        self.held.update(messages)
 
     def release(self, messages: Iterable[MessageId]) -> None:
         """Mark messages as queued again."""
-        self._held.difference_update(messages)
+        self.held.difference_update(messages)
 
     def has(self, message: MessageId) -> bool:
         """Whether a message waits here."""
@@ -143,10 +184,12 @@ class Mailbox:
     @property
     def wants_turn(self) -> bool:
         """Whether a turn is requested: something waits that no abort holds."""
-        lanes = self._lanes
-        if not self._held:  # the usual case, asked several times a turn
+        lanes, idle = self._lanes, self.held
+        if self.mortal.expired:
+            idle = idle | self.mortal.expired
+        if not idle:  # the usual case, asked several times a turn
             return bool(lanes[Lane.SEND] or lanes[Lane.STEER])
-        return any(queued.envelope.id not in self._held for lane in _LANES for queued in lanes[lane])
+        return any(queued.envelope.id not in idle for lane in _LANES for queued in lanes[lane])
 
     @property
     def control(self) -> tuple[Queued, ...]:
@@ -169,39 +212,37 @@ class Mailbox:
     def interrupts(self) -> bool:
         """Whether a steer waits that is to interrupt (CON-7)."""
         steers = self._lanes[Lane.STEER]
-        return any(q.envelope.interrupt and q.envelope.id not in self._held for q in steers)
+        return any(q.envelope.interrupt and q.envelope.id not in self.held for q in steers)
 
     @property
     def waiting(self) -> tuple[Queued, ...]:
         """Everything in the steer and send lanes, held or not, in order of acceptance."""
         return tuple(sorted((q for lane in _LANES for q in self._lanes[lane]), key=lambda queued: queued.seq))
 
-    def choose(self, drain: Drain, *, sends: bool) -> tuple[Queued, ...]:
+    def choose(self, drain: Drain, *, sends: bool, singly: Container[MessageId] = ()) -> tuple[Queued, ...]:
         """What the next request takes: steering first; sends only where nothing is owed (CON-1, CON-2).
 
         Held messages come along, in their order, once a turn runs at all. A message that owes an answer of a type of
-        its own is taken alone.
+        its own is taken alone, and so is one of `singly`, which is on its last try (CON-6).
         """
-        steers = self._lanes[Lane.STEER]
+        steers = self._alive(Lane.STEER)
         if steers:
-            return tuple(steers) if drain.steer == "all" else (steers[0],)
-        waiting = self._lanes[Lane.SEND]
-        if not sends or not waiting:
+            return _from_head(steers, singly) if drain.steer == "all" else (steers[0],)
+        if not sends:
             return ()
-        if drain.send == "one" or waiting[0].envelope.output is not None:
-            return (waiting[0],)
-        taken = []
-        for queued in waiting:
-            if queued.envelope.output is not None:
-                break
-            taken.append(queued)
-        return tuple(taken)
+        waiting = self._alive(Lane.SEND)
+        return _from_head(waiting, singly) if drain.send == "all" else tuple(waiting[:1])
+
+    def _alive(self, lane: Lane) -> Sequence[Queued]:
+        if not self.mortal.expired:
+            return self._lanes[lane]
+        return [queued for queued in self._lanes[lane] if queued.envelope.id not in self.mortal.expired]
 
     def statistics(self) -> MailboxStatistics:
         """How many wait."""
         lanes = self._lanes
         return MailboxStatistics(
-            len(lanes[Lane.CONTROL]), len(lanes[Lane.STEER]), len(lanes[Lane.SEND]), len(self._held)
+            len(lanes[Lane.CONTROL]), len(lanes[Lane.STEER]), len(lanes[Lane.SEND]), len(self.held)
         )
 
     def __repr__(self) -> str:
@@ -209,3 +250,12 @@ class Mailbox:
 
 
 _LANES: Final = (Lane.STEER, Lane.SEND)
+
+
+def _from_head(waiting: Sequence[Queued], singly: Container[MessageId]) -> tuple[Queued, ...]:
+    """All that enter together: up to the first that must enter alone, which is only ever taken as the head."""
+    for index, queued in enumerate(waiting):
+        envelope = queued.envelope
+        if envelope.output is not None or envelope.id in singly:
+            return tuple(waiting[: index or 1])
+    return tuple(waiting)

@@ -134,6 +134,7 @@ class Envelope:
         reserved: it takes a place that was reserved for it and is never refused (ACC-6).
         reason: of an abort, close or kill. decision: of a DECISION.
         select: what the requests from this message on ask, or None. pinned: compactions keep it (CMP-5).
+        expires_ms: when it is dead if nothing consumed it, in milliseconds of the time of day (Unix), or None: never.
     """
 
     id: MessageId
@@ -152,6 +153,7 @@ class Envelope:
     decision: Decision | None = None
     select: Selection | None = None
     pinned: bool = False
+    expires_ms: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -174,11 +176,37 @@ class LaneBound:
 
     Args:
         messages: how many. size_bytes: how much. message_bytes: how large one may be.
+        share: the part of `messages` that one agent may fill, one message at least; code outside may fill all.
     """
 
     messages: int = 1_000
     size_bytes: int = 16 * 1024 * 1024
     message_bytes: int = 256 * 1024
+    share: float = 0.5
+
+    @property
+    def of_one_sender(self) -> int:
+        """How many messages of one agent it may hold."""
+        return max(1, int(self.messages * self.share))
+
+
+@attrs.frozen
+class DeadLetter:
+    """A message that will not be answered, unless it is put back.
+
+    Attributes:
+        agent: whom it was sent to. reason: `agent_closed`, `expired`, or how its turn crashed.
+        at: when it died, in seconds since 1970. sender: None for code. turn: that had consumed it, or None.
+    """
+
+    message: MessageId
+    agent: AgentId
+    reason: str
+    at: float | None
+    lane: Lane
+    content: Content
+    sender: AgentId | None = None
+    turn: TurnId | None = None
 
 
 class Status(enum.StrEnum):
@@ -244,6 +272,20 @@ class Outcome:
     failure: Failure | None = None
     question: Asked | None = None
     calls: tuple[CallDone, ...] = ()
+
+
+_SKIPPED: Final = "skipped"
+
+
+def skipped_reason(calls: tuple[CallId, ...]) -> str:
+    """What the store keeps with an interrupting steer: which calls it ended (CON-7)."""
+    return "\n".join((_SKIPPED, *calls))
+
+
+def skipped_of(reason: str | None) -> tuple[CallId, ...]:
+    """The calls that a consumed message ended, as the store keeps it."""
+    first, *calls = (reason or "").split("\n")  # paths hold no control character
+    return tuple(CallId(call) for call in calls) if first == _SKIPPED else ()
 
 
 def failure_of(error: CallboardError) -> Failure:

@@ -161,7 +161,7 @@ class Begin(Struct, frozen=True):
 
     Attributes:
         open_calls: those that the store still had open, in call order. owed: the last record owes an answer.
-        last: the last record, where it is a response; a turn found open may have its answer in it.
+        last: the last record, where it is a response; it may be the answer. crashed: it was not left in order here.
         more: a decision or a cut follows at once, so that it does not park. compact: it is for a compaction only.
     """
 
@@ -171,6 +171,7 @@ class Begin(Struct, frozen=True):
     last: ResponseRecord | None = None
     more: bool = False
     compact: bool = False
+    crashed: bool = True
 
 
 class HookReturned(Struct, frozen=True):

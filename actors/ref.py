@@ -6,7 +6,7 @@ for cycles. A handle holds no state of the agent: it is a path and a way to the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 import trio
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from .content import Content
-    from .ids import AgentId, CallId, MessageId
+    from .ids import AgentId, CallId, MessageId, TurnId
     from .mailbox import MailboxStatistics
     from .messages import Outcome, Selection
     from .reports import Report
@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from .watching import Subscription
 
 
+MAX_TTL_S: Final = 1e9
+"""Some thirty years."""
+
 # ruff: noqa: D102 - the handle's own methods say what each verb of the Protocols does
 
 
 class Letter:
     """What is to be sent, before it has an id."""
 
-    __slots__ = ("content", "interrupt", "key", "lane", "output", "pinned", "select")
+    __slots__ = ("content", "interrupt", "key", "lane", "output", "pinned", "select", "ttl_s")
 
     def __init__(
         self,
@@ -45,7 +48,11 @@ class Letter:
         output: object = None,
         interrupt: bool = False,
         select: Selection | None = None,
+        ttl: float | None = None,
     ) -> None:
+        if ttl is not None and not 0 < ttl <= MAX_TTL_S:
+            msg = f"ttl= is seconds from now, above 0 and at most {MAX_TTL_S:.0f}, or None for no end; got {ttl!r}"
+            raise UsageError(msg)
         self.content: Content = as_content(content)
         self.pinned = isinstance(content, Pinned)
         self.select = select
@@ -53,6 +60,7 @@ class Letter:
         self.key = key
         self.output = output
         self.interrupt = interrupt
+        self.ttl_s = ttl
 
 
 @final
@@ -62,8 +70,8 @@ class Receipt:
     Attributes:
         id: of the message. path: of the agent.
         state: as last known here; the last four are final.
-        error: why a posted message was refused, or None.
-        skipped: ids of the calls that an interrupting steer ended.
+        error: why a posted message was refused, or None. reason: why it is dead, or None.
+        turn: that consumed it, or None. skipped: ids of the calls that it ended, an interrupting steer, as it entered.
     """
 
     def __init__(self, desk: Desk, message: MessageId, path: AgentId, state: ReceiptState) -> None:
@@ -72,6 +80,8 @@ class Receipt:
         self.path = path
         self.state = state
         self.error: Exception | None = None
+        self.reason: str | None = None
+        self.turn: TurnId | None = None
         self.skipped: tuple[CallId, ...] = ()
         self._decided: trio.Event | None = None
 
@@ -99,7 +109,7 @@ class Receipt:
 
         Raises:
             WaitCycle: the wait could never end; nothing has changed.
-            UsageError: the message was withdrawn or refused. StoreError: the store failed.
+            UsageError: the message was withdrawn. DeadLettered, AgentClosed: it died unanswered. StoreError.
 
         If cancelled: the message stays where it is.
         """
@@ -174,7 +184,13 @@ class AgentRef:
     # -- messages --------------------------------------------------------------------------------------------------
 
     async def send(
-        self, content: object, *, key: str | None = None, output: object = None, select: Selection | None = None
+        self,
+        content: object,
+        *,
+        key: str | None = None,
+        output: object = None,
+        select: Selection | None = None,
+        ttl: float | None = None,
     ) -> Receipt:
         """Send a message that waits until the agent would otherwise stop.
 
@@ -183,6 +199,7 @@ class AgentRef:
             key: an idempotency key of yours: a second acceptance under it returns the first one's receipt.
             output: a type that the answer owes; such a message opens a turn of its own.
             select: model, effort and tier from this message on (SEL-1).
+            ttl: seconds of the time of day after which it is dead (`expired`) if nothing has consumed it; None: never.
 
         Raises:
             MailboxError: it is not accepted, and stands nowhere. StoreError: likewise.
@@ -191,12 +208,18 @@ class AgentRef:
 
         Durable: the message, and that the agent owes work.
         """
-        letter = Letter(content, Lane.SEND, key=key, output=output, select=select)
+        letter = Letter(content, Lane.SEND, key=key, output=output, select=select, ttl=ttl)
         (receipt,) = await self._desk.send(self._path, (letter,))
         return receipt
 
     async def steer(
-        self, content: object, *, key: str | None = None, interrupt: bool = False, select: Selection | None = None
+        self,
+        content: object,
+        *,
+        key: str | None = None,
+        interrupt: bool = False,
+        select: Selection | None = None,
+        ttl: float | None = None,
     ) -> Receipt:
         """Send a message that joins at the next boundary: after the response in progress and its tool calls.
 
@@ -204,12 +227,14 @@ class AgentRef:
             content: as for `send`.
             key: as for `send`.
             interrupt: cut the response and cancel running calls; what had not started is settled as skipped, and what
-                waits for approval is denied. Without it a steer waits behind an open approval.
+                waits for approval is denied. Without it a steer waits behind an open approval. The receipt's `skipped`
+                names the calls that this ended.
             select: as for `send`.
+            ttl: as for `send`.
 
         Raises, cancelled, durable: as for `send`.
         """
-        letter = Letter(content, Lane.STEER, key=key, interrupt=interrupt, select=select)
+        letter = Letter(content, Lane.STEER, key=key, interrupt=interrupt, select=select, ttl=ttl)
         (receipt,) = await self._desk.send(self._path, (letter,))
         return receipt
 
@@ -220,7 +245,9 @@ class AgentRef:
             raise UsageError(msg)
         return await self._desk.send(self._path, tuple(Letter(content, Lane.SEND) for content in contents))
 
-    def post(self, content: object, *, steer: bool = False, key: str | None = None) -> Receipt:
+    def post(
+        self, content: object, *, steer: bool = False, key: str | None = None, ttl: float | None = None
+    ) -> Receipt:
         """Send from sync code on the Trio thread (ACC-2).
 
         Returns:
@@ -229,7 +256,7 @@ class AgentRef:
         Raises:
             MailboxError: a bound is reached, or the agent is closing.
         """
-        return self._desk.post(self._path, Letter(content, Lane.STEER if steer else Lane.SEND, key=key))
+        return self._desk.post(self._path, Letter(content, Lane.STEER if steer else Lane.SEND, key=key, ttl=ttl))
 
     async def ask(
         self,

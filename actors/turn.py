@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from msgspec.structs import replace
 
-from . import answering, answers, approving, batch, compacting, ending, parking, selecting
+from . import answering, answers, approving, batch, compacting, ending, parking, poison, selecting
 from .batching import batch_over, bounded, count_failures, rows_of, settled_tells, starting
 from .budget import Dimension
 from .changes import CallState, OpenTurn, Put
@@ -145,7 +145,7 @@ def _begin(state: TurnState, event: Begin) -> Step:
     state.since = event.now
     if row.open is not None:
         state.new_run = False
-        return _recover(state, row.open, event)
+        return poison.given_up(state, event) or _recover(state, row.open, event)
     if event.compact:
         return compacting.begin_alone(state, event)
     number = row.turns + 1
@@ -158,12 +158,11 @@ def _begin(state: TurnState, event: Begin) -> Step:
 
 def _recover(state: TurnState, turn_open: OpenTurn, event: Begin) -> Step:
     calls, again = batch.recover(approving.recovered(event.open_calls), turn_id(state.row.agent, turn_open.number))
-    crashed = state.row.suspended is None  # else it stopped in order
     state.row = evolve(
         state.row,
         owes=True,
         suspended=None,
-        open=evolve(turn_open, tries=turn_open.tries + crashed, asking=False, held=NOTHING),
+        open=poison.found(state.row, event),
         spent=state.row.spent + turn_open.held,  # BUD-7: a lost call is charged what it had reserved
         run_spent=state.row.run_spent + turn_open.held,
     )
@@ -490,7 +489,7 @@ def _failed(state: TurnState, event: Failed) -> Step:
 
 def _suspend(state: TurnState, event: SuspendAsked) -> Step:
     """Stop at the next commit; at once where nothing is under way (CLS-5)."""
-    state.suspending = True
+    ending.leaving(state)
     if state.phase is Phase.ADMITTING and state.waiting:
         return ending.suspend(state, event.now, "leaving")
     return Step(state)

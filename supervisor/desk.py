@@ -11,7 +11,7 @@ import trio
 
 from actors.changes import Enqueue, Intake, Move
 from actors.content import text_of
-from actors.errors import AgentClosed, NotCompacted, UnknownPath, UsageError
+from actors.errors import NotCompacted, UnknownPath, UsageError
 from actors.ids import MessageId, tree_of, turn_id
 from actors.mailbox import Mailbox, MailboxStatistics
 from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState, Status
@@ -21,6 +21,7 @@ from actors.usage import NO_USAGE, NOTHING, Amounts, Usage
 from actors.waiting import Need
 from actors.watching import Subscription
 
+from .letters import dead_error
 from .life import read_conversation
 from .standing import PERSON
 
@@ -115,13 +116,13 @@ class SupervisorDesk:
             return self._told(actor)
         store = self._parts.kernel.store
         view = await store.message_state(receipt.id)
-        if view is not None and view.state is ReceiptState.DEAD:
-            raise AgentClosed(f"{receipt.id} will not be answered: {view.reason}")
-        if view is None or view.turn is None:
-            return None
-        row = await store.outcome(view.turn)
+        row = None if view is None or view.turn is None else await store.outcome(view.turn)
         if row is not None:
             return row.outcome
+        if view is not None and view.state is ReceiptState.DEAD:
+            raise dead_error(receipt.id, receipt.path, view.reason or "")
+        if view is None or view.turn is None:
+            return None
         return None if actor is None else self._told(actor)
 
     def _told(self, actor: Actor) -> Outcome | None:

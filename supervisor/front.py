@@ -9,10 +9,11 @@ import trio
 
 from actors.changes import Intake, Put
 from actors.happenings import AgentSuspended
-from actors.ids import AgentId, name_of, tree_of
+from actors.ids import AgentId, MessageId, name_of, tree_of
 from actors.ref import AgentRef
 
 from .budgets import grant_row
+from .letters import Letters
 from .roster import TOP
 from .starting import Start
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from actors.agent import Agent
     from actors.budget import Budget
     from actors.changes import AgentRow
+    from actors.messages import DeadLetter
+    from actors.ref import Receipt
     from actors.reports import Report
     from actors.watching import Subscription
 
@@ -45,6 +48,7 @@ class Supervisor:
     def __init__(self, parts: Parts, models: Models) -> None:
         self._parts = parts
         self._models = models
+        self._letters = Letters(parts)
 
     @property
     def store(self) -> Store:
@@ -203,6 +207,41 @@ class Supervisor:
             if found.suspended == "budget":
                 found.suspended = None
                 found.wake()
+
+    async def dead_letters(self, path: AgentRef | str | None = None) -> tuple[DeadLetter, ...]:
+        """List messages that were accepted and will not be answered, in order of acceptance per agent (CON-6).
+
+        Args:
+            path: of an agent: its own and those of all below it; None: the whole store's. At most 1,000 are listed.
+        """
+        return await self._letters.dead(
+            None if path is None else AgentId(path.path if isinstance(path, AgentRef) else path)
+        )
+
+    async def put_back(self, message: str, *, by: str) -> Receipt:
+        """Queue a dead letter again, at its old place; what its time to live was counts no more.
+
+        Args:
+            message: its id.
+            by: who puts it back, for the record: it is kept with the message, and an event.
+
+        Returns:
+            Its receipt; receipts that its sender still holds live again too.
+
+        Raises:
+            UsageError: it is no dead letter. AgentClosed: its agent accepts nothing any more. StoreError.
+
+        Durable: that it waits, on return.
+        """
+        return await self._letters.put_back(MessageId(message), by)
+
+    async def receipt(self, message: str) -> Receipt:
+        """The receipt of a message, whoever sent it and whenever; it can wait for the reply (ACC-9).
+
+        Raises:
+            UsageError: the store has no such message. StoreError.
+        """
+        return await self._letters.receipt(MessageId(message))
 
     async def tree(self) -> tuple[AgentRow, ...]:
         """The rows of every agent of the store, parents first."""

@@ -18,10 +18,12 @@ from actors.actor import Actor
 from actors.agent import Agent, closure
 from actors.changes import AgentRow, Bump, ChangeSet, Claim, Enqueue, Move, Placed, Shut
 from actors.errors import CallboardError, SpecMissing, StoreError, UnknownPath
+from actors.evolve import evolve
 from actors.frames import Frames
 from actors.happenings import AgentSuspended, MessageAccepted, MessageDead, MessageHeld, SpecChanged
 from actors.ids import AgentId, MessageId, TreeId, tree_of, turn_id
-from actors.messages import Lane, Purpose, Queued, ReceiptState
+from actors.messages import Lane, Purpose, Queued, ReceiptState, skipped_of
+from actors.poison import last_try
 from actors.ref import Receipt
 from actors.watching import Board
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from actors.changes import Operation, Value, Values
     from actors.happenings import Event
+    from actors.ids import TurnId
 
     from .store.base import StoredAgent
 
@@ -70,12 +73,18 @@ class Kernel:
     make_actor: Callable[[Agent, AgentRow], Actor] = attrs.field(init=False)
     adopted: Callable[[Actor], None] = attrs.field(init=False)
     """Called with each agent that was read in, once it is here."""
+    mortal: Callable[[Actor], None] = attrs.field(init=False)
+    """Called with an agent that may have got a message that expires."""
     wall: Callable[[], float] = time.time
-    """The time of day in Unix seconds, for what must outlive this process."""
+    """The time of day in Unix seconds, for what must outlive this process; nothing is ordered by it."""
     _made: int = attrs.field(default=0, init=False)
     _reading: dict[AgentId, trio.Event] = attrs.field(factory=dict, init=False)
     _early: dict[AgentId, list[Queued]] = attrs.field(factory=dict, init=False)
     _owning: dict[TreeId, trio.Lock] = attrs.field(factory=dict, init=False)
+
+    def wall_ms(self) -> int:
+        """Milliseconds of the time of day."""
+        return int(self.wall() * 1000)
 
     def new_message_id(self) -> MessageId:
         """An id that no other process makes."""
@@ -115,12 +124,19 @@ class Kernel:
                     self._apply(operation, value)
 
         try:
-            return await self.store.commit(ChangeSet(tree, epoch, operations), then)
+            return await self.store.commit(ChangeSet(tree, epoch, self._timed(operations)), then)
         except StoreError:
             for operation in operations:
                 if isinstance(operation, Enqueue) and operation.envelope.to in self.actors:
                     self.nursery.start_soon(self._catch_up, operation.envelope.to)
             raise
+
+    def _timed(self, operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
+        """The operations, with the time of death of those messages that die."""
+        if not any(type(one) is Move and one.to is ReceiptState.DEAD for one in operations):
+            return operations
+        at = self.wall()
+        return tuple([evolve(one, at=at) if type(one) is Move and one.at is None else one for one in operations])
 
     async def store_counter(self, name: str) -> int:
         """The next value of a counter that all processes share, from 1."""
@@ -130,8 +146,8 @@ class Kernel:
 
     def _apply(self, operation: Operation, value: Value) -> None:
         match operation:
-            case Claim(agent=agent, messages=messages, turn=turn):
-                self._leave(agent, messages, ReceiptState.CONSUMED)
+            case Claim(agent=agent, messages=messages, turn=turn, reason=reason):
+                self._leave(agent, messages, ReceiptState.CONSUMED, turn=turn, reason=reason)
                 actor = self.actors.get(agent)
                 if actor is not None and actor.loop is not None:
                     self.replies.claimed(messages, turn)
@@ -147,18 +163,28 @@ class Kernel:
             case _:
                 pass
 
-    def _leave(self, agent: AgentId, messages: tuple[MessageId, ...], state: ReceiptState) -> None:
+    def _leave(
+        self,
+        agent: AgentId,
+        messages: tuple[MessageId, ...],
+        state: ReceiptState,
+        *,
+        turn: TurnId | None = None,
+        reason: str | None = None,
+    ) -> None:
         actor = self.actors.get(agent)
         if actor is not None:
             actor.mailbox.remove(messages)
         for message in messages:
             receipt = self.receipts.get(message)
             if receipt is not None:
+                receipt.turn = turn or receipt.turn
+                receipt.reason, receipt.skipped = reason, skipped_of(reason)
                 receipt.decide(state)
 
     def _moved(self, agent: AgentId, messages: tuple[MessageId, ...], to: ReceiptState, reason: str | None) -> None:
         if to.final:
-            self._leave(agent, messages, to)
+            self._leave(agent, messages, to, reason=reason)
             if to is ReceiptState.DEAD:
                 for message in messages:
                     self.tell(agent, MessageDead, {"message": message, "reason": reason or ""})
@@ -167,6 +193,7 @@ class Kernel:
         for message in messages:
             receipt = self.receipts.get(message)
             if receipt is not None:
+                receipt.turn, receipt.reason, receipt.skipped = None, None, ()
                 receipt.decide(to)
             if to is ReceiptState.HELD:
                 self.tell(agent, MessageHeld, {"message": message})
@@ -174,7 +201,9 @@ class Kernel:
             if to is ReceiptState.HELD:
                 actor.mailbox.hold(messages)
             else:
+                self.replies.unclaimed(messages)
                 actor.mailbox.release(messages)
+                actor.behind = actor.behind or not all(actor.mailbox.has(message) for message in messages)
                 actor.wake()
 
     def _arrived(self, queued: Queued) -> None:
@@ -191,6 +220,8 @@ class Kernel:
             self.nursery.start_soon(self._bring, envelope.to)
             return
         actor.arrived(queued)
+        if envelope.expires_ms is not None:
+            self.mortal(actor)
         loop = actor.loop
         if loop is None:
             return
@@ -200,7 +231,7 @@ class Kernel:
             loop.decide((queued,))
         elif envelope.purpose is Purpose.PAUSE:
             loop.suspend()
-        elif envelope.interrupt:
+        elif envelope.interrupt and not last_try(loop.row, actor.agent.limits.poison_limit):
             loop.cut(None, tuple)
 
     async def _bring(self, agent: AgentId) -> None:
@@ -221,6 +252,7 @@ class Kernel:
         actor = self.actors.get(agent)
         if stored is not None and actor is not None:
             actor.mailbox.catch_up(stored.queued)
+            self.mortal(actor)
             actor.wake()
 
     async def refresh(self, actor: Actor) -> None:
@@ -230,6 +262,7 @@ class Kernel:
         assert stored is not None, "an agent with an actor is in the store"
         actor.row, actor.calls, actor.intake = stored.row, stored.calls, stored.intake
         actor.mailbox.reload(stored.queued, seen)
+        self.mortal(actor)
         if stored.row.open is not None:
             self.replies.claimed(stored.row.open.consumed, turn_id(actor.path, stored.row.open.number))
 
@@ -281,6 +314,7 @@ class Kernel:
         actor.mailbox.reload((*stored.queued, *early), 0)
         self.actors[row.agent] = actor
         self.adopted(actor)
+        self.mortal(actor)
         return actor
 
     def settle_in_new(self, row: AgentRow, spec: Agent) -> Actor:

@@ -66,6 +66,11 @@ class Life:
         """Take row, calls and mailbox from the store anew."""
         await self._kernel.refresh(actor)
 
+    async def release(self, actor: Actor) -> None:
+        """Queue messages again that an abort holds (ABT-4)."""
+        move = Move(actor.path, (ReceiptState.HELD,), ReceiptState.QUEUED)
+        await self._kernel.commit(tree_of(actor.path), (move,))
+
     async def obey(self, actor: Actor) -> None:
         """Control messages that no turn carried out: an abort that came too late, a close, a kill."""
         aborts = tuple(queued for queued in actor.mailbox.orders if queued.envelope.purpose is Purpose.ABORT)
@@ -229,8 +234,12 @@ class Life:
             actor.conversation = None
 
     def crashed(self, actor: Actor, error: Exception) -> None:
-        """A bug in the loop: named, told to those who wait, and no end of anything else."""
+        """A bug in the loop: named, and no end of anything else; those who wait are told where it does not go on."""
+        while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+            error = error.exceptions[0]
         self.host.tell(AgentCrashed, {"error": f"{type(error).__name__}: {error}"})
+        if actor.suspended is None:
+            return
         crashed = Crashed(
             f"{actor.path} crashed: {type(error).__name__}: {error}; its messages are kept, and wake() goes on"
         )

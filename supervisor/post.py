@@ -176,6 +176,9 @@ class Post:
             await self._parts.kernel.commit(tree_of(receipt.path), (move,), fenced=False)
         except Conflict:
             return False
+        actor = self._parts.kernel.actors.get(receipt.path)
+        if actor is not None:
+            actor.eased()
         return True
 
     def _envelope(self, path: AgentId, letter: Letter) -> Envelope:
@@ -196,6 +199,7 @@ class Post:
             interrupt=letter.interrupt,
             select=letter.select,
             pinned=letter.pinned,
+            expires_ms=None if letter.ttl_s is None else self._parts.kernel.wall_ms() + int(letter.ttl_s * 1000),
         )
 
     def _bound(self, path: AgentId, lane: Lane) -> LaneBound:

@@ -15,7 +15,7 @@ from actors.errors import CallboardError, InternalError
 from actors.waiting import Need
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Container, Iterable
 
     from actors.frames import Frames
     from actors.ids import AgentId, MessageId, TurnId
@@ -125,6 +125,15 @@ class Replies:
     def claimed(self, messages: Iterable[MessageId], turn: TurnId) -> None:
         """An open turn consumed messages: its outcome is their reply."""
         self._consumed.setdefault(turn, []).extend(messages)
+
+    def unclaimed(self, messages: Container[MessageId]) -> None:
+        """Messages wait again: the turn that had consumed them is not their reply (CON-6)."""
+        for turn, claimed in tuple(self._consumed.items()):
+            left = [message for message in claimed if message not in messages]
+            if len(left) < len(claimed):
+                self._consumed[turn] = left
+                if not left:
+                    del self._consumed[turn]
 
     def turn_over(self, outcome: Outcome) -> None:
         """A turn ended."""

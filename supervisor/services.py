@@ -12,6 +12,7 @@ from actors.happenings import ApprovalAsked, ApprovalDecided
 from actors.ids import request_id, tree_of, turn_id
 from actors.messages import Purpose
 from actors.moves import Looked
+from actors.poison import last_try
 from actors.ports import ModelRequest, goes_along
 from actors.selection import OWN, Choice
 from actors.tools import Effect
@@ -157,7 +158,11 @@ class Services:
 
     def look(self, *, sends: bool) -> Looked:
         """Choose what the next request takes."""
-        mail = self._actor.mailbox.choose(self._agent.drain, sends=sends)
+        row, mailbox = self.row(), self._actor.mailbox
+        if mailbox.mortal.at_ms:
+            self._kernel.mortal(self._actor)
+        alone = last_try(row, self._agent.limits.poison_limit)  # CON-6
+        mail = () if alone else mailbox.choose(self._agent.drain, sends=sends, singly=row.singly)
         name = mail[0].envelope.output if mail else None
         opened = self._actor.row.open
         if not mail and opened is not None:

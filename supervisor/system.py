@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import sys
+import time
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +32,7 @@ from .budgets import read_budget
 from .calls import Calls
 from .children import Children
 from .desk import SupervisorDesk
+from .expiry import Expiry
 from .front import Supervisor
 from .gateway import Gateway
 from .hooking import Hooking
@@ -232,6 +234,7 @@ def _assemble(
         nursery=actors,
         token=secrets.token_hex(4),
         now=now,
+        wall=now if inline else time.time,  # under a virtual clock the time of day is virtual, too
     )
     parts = Parts(
         kernel=kernel,
@@ -262,6 +265,7 @@ def _assemble(
 
     kernel.make_actor = make_actor
     kernel.adopted = adopted
+    kernel.mortal = Expiry(parts).watch
     graph.watch(lambda path: _waited_for(parts, path))
     graph.watch(standing.awaited)
     gateway.watch_spending(lambda agent, overrun: _tell_spending(parts, agent, overrun))

@@ -13,7 +13,7 @@ import attrs
 
 from actors.changes import AgentRow, CallRow, ChangeSet, Intake, KvRow, OutcomeRow, Values
 from actors.ids import AgentId, MessageId, TurnId
-from actors.messages import Lane, Queued, ReceiptState
+from actors.messages import DeadLetter, Lane, Queued, ReceiptState
 
 if TYPE_CHECKING:
     from actors.ids import TreeId
@@ -49,7 +49,7 @@ class StoredAgent:
 
 @attrs.frozen
 class MessageView:
-    """Where a message is. `turn`: that consumed it, or None. `reason`: why it was moved, or None."""
+    """Where a message is. `turn`: that consumed it, or None. `reason`: as it was claimed or moved with, or None."""
 
     id: MessageId
     agent: AgentId
@@ -156,6 +156,10 @@ class Reader(Protocol):
             after: those accepted after this seq.
             limit: at most so many.
         """
+        ...
+
+    async def dead_letters(self, agent: AgentId | None = None, *, limit: int = PAGE) -> tuple[DeadLetter, ...]:
+        """Read dead letters of an agent and all below it (None: of all), by agent, then in order of acceptance."""
         ...
 
     async def close(self) -> None:

@@ -5,7 +5,7 @@ They are pure, so that stores cannot differ in them: a store looks things up, th
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
@@ -41,6 +41,9 @@ from actors.errors import (
 )
 from actors.ids import agent_of
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BIGGEST: Final = 2**63 - 1
 """The largest whole number a store keeps."""
@@ -145,7 +148,13 @@ def shuts(current: Intake, to: Intake) -> bool:
 
 
 def refusal(
-    envelope: Envelope, bound: LaneBound, intake: Intake, *, depth: int, size_bytes: int
+    envelope: Envelope,
+    bound: LaneBound,
+    intake: Intake,
+    *,
+    depth: int,
+    size_bytes: int,
+    of_sender: Callable[[], int],
 ) -> MailboxError | None:
     """Why a message is not accepted, or None (ACC-5, ACC-6).
 
@@ -155,6 +164,7 @@ def refusal(
         intake: of the agent.
         depth: messages its lane holds now, reserved places left out.
         size_bytes: bytes its lane holds now, likewise.
+        of_sender: counts the messages of its sender among these; asked only where that can matter.
     """
     to, lane = envelope.to, envelope.lane
     closing = intake is Intake.CLOSING and envelope.reserved  # a closing child's report still lands (CLS-3)
@@ -170,6 +180,13 @@ def refusal(
         text = (
             f"the {lane.value} lane of {to} holds {depth} messages and {size_bytes} bytes of at most {bound.messages}"
             f" and {bound.size_bytes}; wait until it has answered some, or raise its bound"
+        )
+        return MailboxFull(text, envelope)
+    share = bound.of_one_sender
+    if envelope.sender is not None and depth >= share and of_sender() >= share:
+        text = (
+            f"the {lane.value} lane of {to} holds at most {share} messages of one agent, and has as many of"
+            f" {envelope.sender}; wait until it has answered some, or raise its LaneBound(share=...)"
         )
         return MailboxFull(text, envelope)
     return None

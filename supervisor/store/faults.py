@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from actors.changes import AgentRow, CallRow, ChangeSet, KvRow, OutcomeRow, Values
     from actors.ids import AgentId, MessageId, TreeId, TurnId
-    from actors.messages import Queued, ReceiptState
+    from actors.messages import DeadLetter, Queued, ReceiptState
     from actors.transcript import Record
 
     from .base import MessageView, Store, StoredAgent, StoreStatistics, Then
@@ -101,6 +101,10 @@ class PassingReader:
     ) -> tuple[Queued, ...]:
         """Read an agent's messages."""
         return await self._store.messages(agent, states, after=after, limit=limit)
+
+    async def dead_letters(self, agent: AgentId | None = None, *, limit: int = PAGE) -> tuple[DeadLetter, ...]:
+        """Read dead letters."""
+        return await self._store.dead_letters(agent, limit=limit)
 
     async def close(self) -> None:
         """Close the other."""

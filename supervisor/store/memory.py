@@ -13,7 +13,7 @@ import trio
 
 from actors.changes import CallState
 from actors.errors import Unavailable
-from actors.messages import Queued
+from actors.messages import DeadLetter, Queued, ReceiptState
 
 from .base import PAGE, MessageView, StoredAgent, StoreStatistics
 from .checks import call_order
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from actors.changes import AgentRow, CallRow, ChangeSet, KvRow, OutcomeRow, Values
     from actors.ids import AgentId, MessageId, TreeId, TurnId
-    from actors.messages import ReceiptState
     from actors.transcript import Record
 
     from .base import Then
@@ -133,6 +132,19 @@ class MemoryReader:
             return ()
         return _in_order(message for message in found.messages[after:] if message.state in states)[:limit]
 
+    async def dead_letters(self, agent: AgentId | None = None, *, limit: int = PAGE) -> tuple[DeadLetter, ...]:
+        """Read dead letters of an agent and all below it."""
+        await self._read()
+        below = f"{agent}/"
+        found = [
+            letter(message)
+            for path, one in sorted(self._tables.agents.items())
+            if agent is None or path == agent or path.startswith(below)
+            for message in one.messages
+            if message.state is ReceiptState.DEAD
+        ]
+        return tuple(found[:limit])
+
     async def close(self) -> None:
         """Close it; what it held stays until it is collected."""
         self._closed = True
@@ -207,6 +219,21 @@ def _in_order(messages: Iterable[Message]) -> tuple[Queued, ...]:
     found = [Queued(message.seq, message.envelope, message.state) for message in messages]
     found.sort(key=lambda queued: queued.seq)
     return tuple(found)
+
+
+def letter(message: Message) -> DeadLetter:
+    """A dead message, as people are shown it."""
+    envelope = message.envelope
+    return DeadLetter(
+        envelope.id,
+        envelope.to,
+        message.reason or "",
+        message.at,
+        envelope.lane,
+        envelope.content,
+        envelope.sender,
+        message.turn,
+    )
 
 
 def open_memory_store(*, store_id: str | None = None) -> MemoryStore:

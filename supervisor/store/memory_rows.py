@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from actors.changes import AgentRow, Intake
-from actors.ids import MessageId, TurnId
+from actors.ids import AgentId, MessageId, TurnId
 from actors.messages import Envelope, Lane, ReceiptState
 from actors.transcript import Record
 
@@ -20,6 +20,7 @@ class Message:
     state: ReceiptState = ReceiptState.QUEUED
     turn: TurnId | None = None
     reason: str | None = None
+    at: float | None = None
 
 
 @attrs.define(eq=False)
@@ -49,3 +50,8 @@ class Agent:
         if lane is Lane.SEND:
             return self.send
         return self.steer if lane is Lane.STEER else self.control
+
+    def waiting_of(self, sender: AgentId | None, lane: Lane) -> int:
+        """How many messages of a sender wait in a lane, reserved places left out."""
+        envelopes = [message.envelope for message in self.waiting.values()]
+        return sum(one.sender == sender and one.lane is lane and not one.reserved for one in envelopes)

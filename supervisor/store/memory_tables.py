@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
+import attrs
+
 from actors.changes import (
     AgentRow,
     Append,
@@ -196,7 +198,14 @@ class Tables:
                 raise checks.reused_key(envelope)
             return Placed(first.envelope.id, first.seq, again=True)
         lane = agent.lane(envelope.lane)
-        refused = checks.refusal(envelope, operation.bound, agent.intake, depth=lane.depth, size_bytes=lane.size)
+        refused = checks.refusal(
+            envelope,
+            operation.bound,
+            agent.intake,
+            depth=lane.depth,
+            size_bytes=lane.size,
+            of_sender=lambda: agent.waiting_of(envelope.sender, envelope.lane),
+        )
         if refused is not None:
             raise refused
         if envelope.id in self.messages:
@@ -242,7 +251,9 @@ class Tables:
             message = agent.waiting.get(message_id)
             if message is None:
                 raise self._not_waiting(operation.agent, message_id)
-            self._turn_to(agent, message, undo, state=ReceiptState.CONSUMED, turn=operation.turn)
+            self._turn_to(
+                agent, message, undo, state=ReceiptState.CONSUMED, turn=operation.turn, reason=operation.reason
+            )
 
     def _not_waiting(self, agent: AgentId, message_id: MessageId) -> Conflict:
         message = self.messages.get(message_id)
@@ -276,8 +287,14 @@ class Tables:
             if message.state not in operation.frm:
                 raise checks.not_waiting(operation.agent, message.envelope.id, message.state.value)
             # a message that a turn consumed remembers it, unless it waits again
-            turn = None if operation.to in _WAITING else message.turn
+            waits = operation.to in _WAITING
+            turn = None if waits else message.turn
+            if waits and message.state is ReceiptState.DEAD and message.envelope.expires_ms is not None:
+                undo.append((setattr, (message, "envelope", message.envelope)))
+                message.envelope = attrs.evolve(message.envelope, expires_ms=None)
             self._turn_to(agent, message, undo, state=operation.to, turn=turn, reason=operation.reason)
+            undo.append((setattr, (message, "at", message.at)))
+            message.at = operation.at
             moved.append(message)
         moved.sort(key=lambda message: message.seq)
         return tuple(message.envelope.id for message in moved)

@@ -44,7 +44,7 @@ _FIRST: Final = (
     CREATE TABLE messages (
         n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT NOT NULL, seq INTEGER NOT NULL,
         tree TEXT NOT NULL, epoch INTEGER NOT NULL, lane TEXT NOT NULL, state TEXT NOT NULL, sender TEXT NOT NULL,
-        key TEXT, places INTEGER NOT NULL, bytes INTEGER NOT NULL, turn TEXT, reason TEXT, body BLOB NOT NULL
+        key TEXT, places INTEGER NOT NULL, bytes INTEGER NOT NULL, turn TEXT, reason TEXT, at REAL, body BLOB NOT NULL
     ) STRICT
     """,
     "CREATE UNIQUE INDEX messages_key ON messages(agent, sender, key) WHERE key IS NOT NULL",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from actors.changes import AgentRow, CallRow, ChangeSet, KvRow, OutcomeRow, Values
     from actors.ids import AgentId, MessageId, TreeId, TurnId
-    from actors.messages import Queued, ReceiptState
+    from actors.messages import DeadLetter, Queued, ReceiptState
     from actors.transcript import Record
 
     from .base import MessageView, StoredAgent, Then
@@ -124,6 +124,11 @@ class SqliteReader:
         found: tuple[Queued, ...] = await self._read(
             lambda: self._reads.messages(agent, states, after=after, limit=limit)
         )
+        return found
+
+    async def dead_letters(self, agent: AgentId | None = None, *, limit: int = PAGE) -> tuple[DeadLetter, ...]:
+        """Read dead letters, as `Reader.dead_letters`."""
+        found: tuple[DeadLetter, ...] = await self._read(lambda: self._reads.dead_letters(agent, limit))
         return found
 
     async def close(self) -> None:

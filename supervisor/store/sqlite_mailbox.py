@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
+import attrs
 
 from actors import codec
 from actors.changes import Claim, Enqueue, Intake, Move, Placed, Shut
@@ -33,6 +34,10 @@ _COUNT: Final = (
     "UPDATE agents SET queued = queued + ?, control_n = control_n + ?, control_bytes = control_bytes + ?,"
     " steer_n = steer_n + ?, steer_bytes = steer_bytes + ?, send_n = send_n + ?, send_bytes = send_bytes + ?"
     " WHERE agent = ?"
+)
+_OF_SENDER: Final = (
+    "SELECT count(*) FROM messages WHERE agent = ? AND state IN ('queued', 'held') AND lane = ? AND sender = ?"
+    " AND places = 1"
 )
 _LANES: Final = ("control", "steer", "send")
 _LOOK: Final = {
@@ -63,7 +68,14 @@ def _do_enqueue(db: apsw.Cursor, envelope: Envelope, bound: LaneBound, at: At, b
         if firsts:
             return _again(envelope, *firsts[0])
     intake, depth, size, last = found[0]
-    refused = checks.refusal(envelope, bound, Intake(intake), depth=depth, size_bytes=size)
+    refused = checks.refusal(
+        envelope,
+        bound,
+        Intake(intake),
+        depth=depth,
+        size_bytes=size,
+        of_sender=lambda: int(ask(db, _OF_SENDER, (to, lane.value, sender))[0][0]),
+    )
     if refused is not None:
         raise refused
     places, counted = (0, 0) if envelope.reserved else (1, envelope.size_bytes)
@@ -107,7 +119,7 @@ class _Counts:
 
 
 _TAKE: Final = (
-    "UPDATE messages SET state = 'consumed', turn = ?, reason = NULL, epoch = ?"
+    "UPDATE messages SET state = 'consumed', turn = ?, reason = ?, epoch = ?"
     " WHERE id = ? AND agent = ? AND state = ? RETURNING lane, places, bytes"
 )
 
@@ -125,7 +137,7 @@ def _do_claim(db: apsw.Cursor, operation: Claim, epoch: int) -> None:
     counts = _Counts()
     for message in operation.messages:
         for state in ("queued", "held"):  # CON-3: whoever comes second finds it in neither
-            taken = ask(db, _TAKE, (operation.turn, epoch, message, agent, state))
+            taken = ask(db, _TAKE, (operation.turn, operation.reason, epoch, message, agent, state))
             if taken:
                 counts.note(-1, state, *taken[0])
                 break
@@ -144,7 +156,7 @@ _COLUMNS: Final = "SELECT n, seq, id, state, lane, places, bytes FROM messages"
 _NAMED: Final = f"{_COLUMNS} WHERE id = ? AND agent = ?"
 _ALL: Final = f"{_COLUMNS} WHERE agent = ? AND lane != 'control' AND state IN (SELECT value FROM json_each(?))"  # noqa: S608
 _ALL_WAITING: Final = f"{_ALL} AND state IN ('queued', 'held') ORDER BY seq"
-_TURN_TO: Final = "UPDATE messages SET state = ?, reason = ?, epoch = ?{} WHERE n = ?"
+_TURN_TO: Final = "UPDATE messages SET state = ?, reason = ?, at = ?, epoch = ?{} WHERE n = ?"
 
 
 def move(operation: Move, at: At) -> Step:
@@ -163,13 +175,23 @@ def _do_move(db: apsw.Cursor, operation: Move, epoch: int) -> tuple[MessageId, .
         for n, seq, message, state, *size in _meant(db, operation, key):
             if named and state not in frm:
                 raise checks.not_waiting(agent, message, state)
-            db.execute(update, (to.value, operation.reason, epoch, n))
+            db.execute(update, (to.value, operation.reason, operation.at, epoch, n))
+            if state == "dead" and to in _WAITING:
+                _live_on(db, n)
             counts.note(-1, state, *size)
             counts.note(1, to.value, *size)
             moved.append((seq, message))
     if moved:
         counts.write(db, agent)
     return tuple([message for _, message in sorted(moved)])
+
+
+def _live_on(db: apsw.Cursor, n: int) -> None:
+    """A dead letter waits again: it expires no more."""
+    envelope = codec.ENVELOPE.decode(ask(db, "SELECT body FROM messages WHERE n = ?", (n,))[0][0])
+    if envelope.expires_ms is not None:
+        body = codec.ENVELOPE.encode(attrs.evolve(envelope, expires_ms=None))
+        db.execute("UPDATE messages SET body = ? WHERE n = ?", (body, n))
 
 
 def _meant(db: apsw.Cursor, operation: Move, message: str | None) -> list[Any]:

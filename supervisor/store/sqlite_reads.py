@@ -15,7 +15,7 @@ import apsw
 from actors import codec
 from actors.changes import Intake
 from actors.errors import Corrupt
-from actors.messages import Lane, Queued, ReceiptState
+from actors.messages import DeadLetter, Lane, Queued, ReceiptState
 
 from .base import MessageView, StoredAgent
 from .checks import call_order
@@ -34,6 +34,8 @@ _WAITING: Final = "SELECT seq, body, state FROM messages WHERE agent = ? AND sta
 _MESSAGES: Final = (
     "SELECT seq, body, state FROM messages WHERE agent = ? AND seq > ? AND state IN (SELECT value FROM json_each(?))"
 )
+_DEAD: Final = "SELECT seq, body, reason, at, turn, agent FROM messages WHERE state = 'dead'"
+_BELOW: Final = " AND (agent = ?1 OR (agent > ?1 || '/' AND agent < ?1 || '0'))"
 _ORDERED: Final = "ORDER BY seq LIMIT ?"
 _ROOTS: Final = (
     "SELECT body FROM agents WHERE parent = '' AND n > (CASE WHEN ?1 IS NULL THEN 0 ELSE"
@@ -136,6 +138,18 @@ class Reads:
             only = ""  # a pass over all messages: nothing that runs asks for finished ones
         (found,) = self._rows((f"{_MESSAGES} {only} {_ORDERED}", (agent, after, wanted, limit)))
         return _queued(agent, found)
+
+    def dead_letters(self, agent: AgentId | None, limit: int) -> tuple[DeadLetter, ...]:
+        """As `Reader.dead_letters`."""
+        below, arguments = ("", ()) if agent is None else (_BELOW, (agent,))
+        (found,) = self._rows((f"{_DEAD}{below} ORDER BY agent, seq LIMIT {limit:d}", arguments))
+        return tuple(
+            [
+                DeadLetter(e.id, e.to, reason or "", at, e.lane, e.content, e.sender, turn)
+                for seq, body, reason, at, turn, to in found
+                for e in (_decoded(codec.ENVELOPE, body, f"message {seq} of {to}"),)
+            ]
+        )
 
     def close(self) -> None:
         """Close the connection."""

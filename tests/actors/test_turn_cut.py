@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.changes import CallRow, CallState, Claim, OutcomeRow
+from actors.changes import CallRow, CallState, Claim, OutcomeRow, Put
 from actors.content import text_of
 from actors.errors import Unavailable
 from actors.happenings import ResponseEnded, ToolEnded, TurnEnded
@@ -364,13 +364,15 @@ def test_cls_5_core_a_leaving_turn_that_found_nothing_is_over() -> None:
     assert drive.over == Over()
 
 
-def test_a_recovered_turn_that_leaves_before_its_first_request_writes_nothing_more() -> None:
-    """The store has all of it already."""
+def test_con_6_core_a_recovered_turn_that_leaves_before_its_first_request_was_left_in_order() -> None:
+    """The store has all of it already, but that going on with it is no crash."""
     drive = Drive(row_=open_row(step=0))
     drive.give(Begin(drive.now))
     drive.suspend()
     made = drive.look(message("m"))
-    assert made.commit == ()
+    assert [type(operation) for operation in made.commit] == [Put]
+    assert drive.written.open is not None
+    assert drive.written.open.left
     assert drive.over == Over("leaving")
 
 

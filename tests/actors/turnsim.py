@@ -30,6 +30,7 @@ from actors.mailbox import Mailbox
 from actors.messages import Decision, Envelope, Lane, LaneBound, Purpose, Queued, ReceiptState, Selection, Verdict
 from actors.moves import Phase
 from actors.output import output_spec
+from actors.poison import last_try
 from actors.selection import OWN, Choice
 from actors.tools import Effect, tool, toolbox
 from actors.transcript import (
@@ -110,6 +111,7 @@ class Sim:
         self.open_request = False
         self.messages: dict[MessageId, Envelope] = {}
         self.before: list[Record] = []
+        self.given_up: Counter[MessageId] = Counter()
         self.outcomes: dict[str, OutcomeRow] = {}
         self.spent = self.floor = NOTHING
         self.summary = False
@@ -230,7 +232,9 @@ class Sim:
 
     def look(self) -> moves.Looked:
         """What the mailbox offers."""
-        mail = Mailbox(self.mail).choose(self.spec.drain, sends=self.sends)
+        found = self.state.row if self.state is not None else self.stored.row
+        alone = last_try(found, self.spec.limits.poison_limit)
+        mail = () if alone else Mailbox(self.mail).choose(self.spec.drain, sends=self.sends, singly=found.singly)
         typed = mail[0].envelope.output if mail else None
         output = NUMBER if typed else None
         return moves.Looked(self.now, mail, BOX, output, 0.0, self.choice(mail), self.window)
@@ -440,12 +444,18 @@ class Sim:
             elif isinstance(found, OutcomeRow):
                 assert found.turn not in self.outcomes, "one outcome per turn"
                 self.outcomes[found.turn] = found
-        consumed = [record.message for record in records if isinstance(record, MessageRecord)]
-        assert len(set(consumed)) == len(consumed), "CON-3: once"
+        for operation in made.commit:
+            if isinstance(operation, Move):  # CON-6: a turn that is given up has its messages no more
+                assert operation.messages is not None
+                self.given_up.update(operation.messages)
+        consumed = Counter(record.message for record in records if isinstance(record, MessageRecord))
         for name, envelope in self.messages.items():
             state = self.store._tables.messages[name].state
             if envelope.lane is not Lane.CONTROL:
-                assert (name in consumed) == (state is ReceiptState.CONSUMED), "CON-4: in one place"
+                given_up = self.given_up[name]
+                assert given_up <= consumed[name] <= given_up + 1, "CON-3: once, and once again for its last try"
+                assert (consumed[name] > given_up) == (state is ReceiptState.CONSUMED), "CON-4: in one place"
+                assert given_up <= 2, "CON-6: it was given up for good"
 
     def check_in_force(self) -> None:
         """CMP-4, CMP-5: the row knows the last summary; pinned messages stand, whatever was compacted or reset."""

@@ -1,0 +1,93 @@
+"""Dead letters, and receipts of messages that were sent long ago: what the store says of a message."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from actors.changes import Intake, Move
+from actors.errors import AgentClosed, CallboardError, Conflict, DeadLettered, UsageError
+from actors.happenings import MessagePutBack
+from actors.ids import AgentId, tree_of
+from actors.messages import ReceiptState, skipped_of
+from actors.ref import Receipt
+
+if TYPE_CHECKING:
+    from actors.ids import MessageId
+    from actors.messages import DeadLetter
+
+    from .parts import Parts
+
+
+@final
+class Letters:
+    """What became of messages, and the way back for those that are dead (CON-6)."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def dead(self, path: AgentId | None) -> tuple[DeadLetter, ...]:
+        """The dead letters of an agent and all below it; of the whole store where it is None."""
+        return await self._parts.kernel.store.dead_letters(path)
+
+    async def put_back(self, message: MessageId, by: str) -> Receipt:
+        """Queue a dead letter again, at its old place; its receipts live again.
+
+        Raises:
+            UsageError: it is no dead letter. AgentClosed: its agent accepts nothing any more. StoreError.
+        """
+        kernel = self._parts.kernel
+        view = await kernel.store.message_state(message)
+        if view is None or view.state is not ReceiptState.DEAD:
+            found = "in no store here" if view is None else view.state.value
+            msg = f"{message} is no dead letter: it is {found}; dead_letters() lists those that can be put back"
+            raise UsageError(msg)
+        path = view.agent
+        actor = await kernel.resident(path)
+        if actor.intake is not Intake.OPEN:
+            msg = f"{path} is {actor.intake.value}; send what {message} says to another agent"
+            raise AgentClosed(msg, message)
+        move = Move(path, (ReceiptState.DEAD,), ReceiptState.QUEUED, (message,), f"put back by {by}")
+
+        def told() -> None:
+            kernel.tell(path, MessagePutBack, {"message": message, "by": by, "reason": view.reason or ""})
+
+        try:
+            await kernel.commit(tree_of(path), (move,), fenced=False, first=told)
+        except Conflict as error:
+            msg = f"{message} is no dead letter any more: {error}"
+            raise UsageError(msg) from error
+        return await self.receipt(message)
+
+    async def receipt(self, message: MessageId) -> Receipt:
+        """A receipt of a message, whoever sent it and whenever (ACC-9).
+
+        Raises:
+            UsageError: the store has no such message. StoreError.
+        """
+        kernel = self._parts.kernel
+        known = kernel.receipts.get(message)
+        if known is not None and known.state is not ReceiptState.PENDING:
+            return known
+        made = Receipt(self._parts.desk, message, AgentId(""), ReceiptState.PENDING)
+        if known is None:
+            kernel.receipts[message] = made  # before we read: what becomes of the message meanwhile is not missed
+        view = await kernel.store.message_state(message)
+        if view is None:
+            msg = f"there is no message {message!r} in this store: it was never accepted, or is not of this store"
+            raise UsageError(msg)
+        made.path = view.agent
+        if made.state is ReceiptState.PENDING:
+            made.turn, made.reason, made.skipped = view.turn, view.reason, skipped_of(view.reason)
+            made.decide(view.state)
+        return made
+
+
+def dead_error(message: MessageId, path: AgentId, reason: str) -> CallboardError:
+    """The error of who waits for the reply to a message that is dead."""
+    if reason == "agent_closed":
+        return AgentClosed(f"{path} was closed before it answered {message}", message)
+    return DeadLettered(
+        f"{message} to {path} will not be answered ({reason}); put_back({message!r}, by=...) queues it again",
+        message,
+        reason,
+    )
