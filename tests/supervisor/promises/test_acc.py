@@ -22,7 +22,7 @@ from actors import (
     Unavailable,
     call,
 )
-from actors.changes import Enqueue
+from actors.changes import Enqueue, Shut
 from actors.messages import ReceiptState
 from tests.supervisor.promises.world import agent, check, enqueues, has, messages, ops, quiet, texts, watched
 
@@ -139,6 +139,12 @@ async def test_acc_2_a_close_waits_for_posts(world: World, autojump_clock: MockC
     """What was posted before a close began is accepted and answered."""
     async with world.open({"a": lambda _: "ok"}) as sup:
         ref = await sup.start(agent())
+
+        async def slowly(one: ChangeSet) -> None:
+            if not has(one, Shut):
+                await trio.sleep(1)
+
+        world.spy.before = slowly
         receipts = [ref.post("1"), ref.post("2")]
         await ref.close()
         reports = [await receipt.wait_report() for receipt in receipts]
