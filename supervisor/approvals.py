@@ -8,15 +8,15 @@ in the same way, as expired: so a decision and its expiry cannot both count.
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
 from actors.changes import CallRow, CallState, Enqueue, Placed, Require
-from actors.errors import Conflict, StoreError, UsageError
+from actors.errors import CallboardError, Conflict, StoreError, UsageError
 from actors.happenings import ApprovalAsked, ApprovalDecided
-from actors.ids import tree_of
+from actors.ids import AgentId, parent_path, tree_of
 from actors.messages import Decision, Envelope, Lane, LaneBound, Purpose, Verdict
 
 from .approval import Approval, Inbox
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from actors.actor import Actor
     from actors.happenings import Event
-    from actors.ids import AgentId, CallId
+    from actors.ids import CallId
 
     from .parts import Parts
 
@@ -167,6 +167,15 @@ class Approvals:
         if placed.again:
             raise await self._refusal(path, call)
         self._parts.standing.look(path)
+        await self._wake_above(path)
+
+    async def _wake_above(self, path: AgentId) -> None:
+        """The turns that wait for the agent, and that the end of another process cut off, go on with it."""
+        node = parent_path(path)
+        while node:
+            with suppress(CallboardError):  # such as a missing spec: the decision stands all the same
+                (await self._kernel.resident(AgentId(node))).wake()
+            node = parent_path(node)
 
     async def _first(self, path: AgentId, call: CallId) -> Decision | None:
         """The decision that a call has, or None."""

@@ -19,6 +19,7 @@ from actors.moves import (
     CallsReturned,
     CommitFailed,
     Cut,
+    Decided,
     Failed,
     HookReturned,
     Look,
@@ -63,13 +64,14 @@ INPUTS: tuple[Input, ...] = (
     Responded(0.0, served("x"), SPENT),
     Failed(0.0, exhausted()),
     CallsReturned(0.0, ()),
+    Decided(0.0, ()),
     Cut(0.0, reason="x"),
     SuspendAsked(0.0),
     CommitFailed(0.0, Unavailable("x")),
 )
 
 
-ANYWHERE = (Cut, SuspendAsked, CommitFailed)
+ANYWHERE = (Decided, Cut, SuspendAsked, CommitFailed)
 
 
 def in_phase(phase: Phase) -> Drive:

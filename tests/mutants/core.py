@@ -154,11 +154,11 @@ MUTANTS = (
     Mutant(
         "ABT-4 held message asks for a turn",
         MAILBOX,
-        "return any(queued.envelope.id not in self._held for",
+        "return any(queued.envelope.id not in self.held for",
         "return any(True for",
     ),
-    Mutant("ABT-4 release keeps the hold", MAILBOX, "        self._held.clear()\n", ""),
-    Mutant("a removed message stays held", MAILBOX, "        self._held -= gone\n", ""),
+    Mutant("ABT-4 release keeps the hold", MAILBOX, "        self.held.clear()\n", ""),
+    Mutant("a removed message stays held", MAILBOX, "        self.held -= gone\n", ""),
     Mutant(
         "CON-3 conflict ends the turn", CUTTING, "isinstance(event.error, Conflict) and claiming", "False and claiming"
     ),
