@@ -338,11 +338,15 @@ class Actor:
             self._compacted(NotCompacted(f"{self.path} was not compacted: it was aborted"))
         self.keeper.turn_over(self, over)
         if self.spec.hooks:
-            with trio.CancelScope() as self._behind:  # foreign code, which an abort ends here too (ABT-1)
-                if any(order.envelope.purpose is Purpose.ABORT for order in self.mailbox.orders):
-                    self._behind.cancel()  # it came when the turn was over already
-                await self.keeper.after_turn(self, over)
-            self._behind = None
+            await self._after_turn(over)
+
+    async def _after_turn(self, over: Over) -> None:
+        """The hooks behind a turn: foreign code, which an abort ends here too (ABT-1)."""
+        with trio.CancelScope() as self._behind:
+            if any(order.envelope.purpose is Purpose.ABORT for order in self.mailbox.orders):
+                self._behind.cancel()  # it came when the turn was over already
+            await self.keeper.after_turn(self, over)
+        self._behind = None
 
     def _state(self, conversation: Conversation, output: OutputSpec | None) -> TurnState:
         """The turn as it begins, or as the store has it open."""
