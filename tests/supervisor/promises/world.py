@@ -131,8 +131,12 @@ class World:
         model = Script(model) if isinstance(model, dict) else model
         async with self.store() as store:
             self.spy = Spy(store if wrap is None else wrap(store))
+            whole = False
             async with open_supervisor(model=model, store=self.spy, inline=not threads, **options) as sup:  # type: ignore[arg-type]  # any model
                 yield sup
+                whole = True
+            # A cancellation that escapes inside would end the body without a word, and its assertions with it.
+            assert whole or trio.current_effective_deadline() == float("-inf"), "the body was cut off in silence"
 
 
 # -- watching --------------------------------------------------------------------------------------------------------
