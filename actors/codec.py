@@ -104,15 +104,25 @@ def check_table(table: tuple[Stored, ...]) -> dict[type, Stored]:
         InternalError: the table contradicts itself.
     """
     for entry in table:
+        struct = issubclass(entry.cls, msgspec.Struct)
+        if struct and len(entry.versions) > 1:  # it is written whole by the encoder, which adds no version
+            raise InternalError(f"{entry.tag}: a struct has one version; make it an attrs class first")
         if len(entry.versions) != len(entry.upgrades) + 1 or not all(entry.versions):
             msg = f"{entry.tag}: {len(entry.versions)} versions need {len(entry.versions) - 1} upgrade steps"
             raise InternalError(msg)
-        if {TAG, VERSION} & {field.name for field in attrs.fields(entry.cls)}:
+        if {TAG, VERSION} & set(field_names(entry.cls)):
             msg = f"{entry.tag}: a field may not be called {TAG!r} or {VERSION!r}"
             raise InternalError(msg)
     if len({entry.tag for entry in table}) != len(table) or len({entry.cls for entry in table}) != len(table):
         raise InternalError("a tag or a class stands twice in the table of what is stored")
     return {entry.cls: entry for entry in table}
+
+
+def field_names(cls: type[Any]) -> tuple[str, ...]:
+    """The fields of a stored class, in order."""
+    if issubclass(cls, msgspec.Struct):
+        return cls.__struct_fields__
+    return tuple(field.name for field in attrs.fields(cls))
 
 
 class _Unreadable(ValueError):
@@ -202,7 +212,11 @@ def _upgraded(stored: Stored, raw: Raw, version: object) -> Raw:
 
 
 def _structure_class(stored: Stored, converter: cattrs.Converter) -> Callable[[object, object], object]:
-    inner: Callable[[Any, Any], object] = make_dict_structure_fn(stored.cls, converter, _cattrs_forbid_extra_keys=True)
+    inner: Callable[[Any, Any], object] = (
+        _structure_struct
+        if issubclass(stored.cls, msgspec.Struct)
+        else make_dict_structure_fn(stored.cls, converter, _cattrs_forbid_extra_keys=True)
+    )
     newest = len(stored.versions)
 
     def structure(value: object, _: object) -> object:
@@ -217,6 +231,19 @@ def _structure_class(stored: Stored, converter: cattrs.Converter) -> Callable[[o
         return inner(value, stored.cls)
 
     return structure
+
+
+def _structure_struct(value: Raw, cls: type) -> object:
+    """A struct: its fields are whole numbers, all of them. The fault has its path, as cattrs notes it."""
+    for name, found in value.items():
+        if type(found) is not int:
+            fault = _Unreadable(f"a whole number is expected, not {_shown(found)}")
+            fault.add_note(cattrs.AttributeValidationNote(f"in {name}", name, int))
+            raise cattrs.ClassValidationError(f"a {cls.__name__} cannot be read", [fault], cls)
+    try:
+        return cls(**value)
+    except TypeError as error:  # a field that it does not have
+        raise _Unreadable(str(error)) from error
 
 
 def _structure_tagged(members: tuple[Stored, ...], converter: cattrs.Converter) -> Callable[[object, object], object]:
@@ -239,6 +266,8 @@ def _structure_tagged(members: tuple[Stored, ...], converter: cattrs.Converter) 
 
 
 def _unstructure_class(stored: Stored, converter: cattrs.Converter) -> _Hook:
+    if issubclass(stored.cls, msgspec.Struct):
+        return identity  # the encoder writes it, without what is at its default
     inner: Callable[[Any], Raw] = make_dict_unstructure_fn(stored.cls, converter, _cattrs_omit_if_default=True)
     tag = stored.tag if any(stored.cls in get_args(union) for union in _UNIONS) else None
     newest = len(stored.versions)
@@ -351,7 +380,7 @@ class Form(Generic[T]):
         try:
             return msgspec.json.encode(raw)
         except UnicodeEncodeError:  # a lone surrogate: models do write half an emoji
-            return json.dumps(raw, separators=(",", ":")).encode()
+            return json.dumps(raw, separators=(",", ":"), default=msgspec.to_builtins).encode()
 
     def decode(self, data: bytes) -> T:
         """The value that was encoded.

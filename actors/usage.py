@@ -3,6 +3,8 @@
 Token classes are disjoint, so that each is priced once: `fresh` + `cached` + `cache_write` is all that went in,
 `visible` + `reasoning` all that came out. Money is counted in picodollars (10^-12 dollar), so a price per
 million tokens with up to six decimals is a whole number per token.
+
+Sums are msgspec structs: a model call makes a dozen, and the store writes them with every row.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 import attrs
+from msgspec import Struct
 
 from .errors import UsageError
 
@@ -45,8 +48,7 @@ def dollars(pico: int) -> Decimal:
     return value.quantize(Decimal(1)) if value == value.to_integral_value() else value
 
 
-@attrs.frozen
-class Usage:
+class Usage(Struct, frozen=True, omit_defaults=True):
     """Tokens of one or many model calls, in disjoint classes.
 
     Attributes:
@@ -131,8 +133,7 @@ class Price:
 FREE: Final = Price("0", "0")
 
 
-@attrs.frozen
-class Amounts:
+class Amounts(Struct, frozen=True, omit_defaults=True):
     """A point in the space of budget dimensions, in whole units: what is asked, held, spent or allowed.
 
     Attributes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, final
 
-import attrs
+from msgspec.structs import replace
 
 from actors.budget import Dimension
 from actors.errors import ProviderError, UsageError
@@ -106,7 +106,7 @@ class Books:
         """Make room for the one last response, time included where time is bounded (BUD-5)."""
         timed = self._ledger.remaining(agent, Dimension.SECONDS) is not None
         active = WRAP_UP_SECONDS * MICROSECONDS if timed else 0
-        self._ledger.extend_once(agent, attrs.evolve(asked, active_us=active))
+        self._ledger.extend_once(agent, replace(asked, active_us=active))
 
     def reserve(self, ticket: GateTicket, asked: Amounts) -> None:
         """Hold the estimate (BUD-2). Raises `Exhausted`."""

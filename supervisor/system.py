@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import sniffio
 import trio
+from msgspec.structs import asdict
 
 from actors.actor import Actor
 from actors.agent import closure
@@ -275,7 +276,7 @@ def _assemble(
 def _tell_spending(parts: Parts, agent: AgentId, overrun: Amounts) -> None:
     """An attempt was accounted: say what it overran, and which stages of budgets were passed (BUD-2, BUD-4)."""
     if overrun is not NOTHING:
-        for dimension, amount in attrs.asdict(overrun).items():
+        for dimension, amount in asdict(overrun).items():
             if amount > 0:
                 parts.kernel.tell(agent, Overrun, {"dimension": dimension, "amount": amount})
     for crossed in parts.ledger.take_stages():

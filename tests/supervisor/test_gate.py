@@ -6,6 +6,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from actors.content import Text
 from actors.conversation import Conversation
@@ -61,7 +62,7 @@ class Named:
 def test_req_7_inclusive_counts_become_disjoint_classes(reported: ReportedUsage, estimate: int, size: int) -> None:
     """No class is negative, and the sums are the server's totals where it told them, whatever nonsense it tells."""
     usage = usage_of(reported, estimate, size)
-    assert min(attrs.astuple(usage)) >= 0
+    assert min(astuple(usage)) >= 0
     assert usage.input_tokens == (estimate if reported.input is None else max(reported.input, 0))
     assert usage.output_tokens == (-(-size // 3) if reported.output is None else max(reported.output, 0))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-import attrs
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -443,7 +442,7 @@ def test_a_ledger_shows_its_state() -> None:
 
 # -- the machine ---------------------------------------------------------------------------------------------------
 
-FIELDS = [field.name for field in attrs.fields(Amounts)]
+FIELDS = list(Amounts.__struct_fields__)
 AMOUNTS = st.builds(Amounts, **{name: st.integers(0, 12) for name in FIELDS})
 LIMIT = st.none() | st.integers(0, 60)
 BUDGET = st.none() | st.builds(

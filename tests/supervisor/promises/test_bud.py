@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-import attrs
 import pytest
 import trio
+from msgspec.structs import replace
 
 from actors import Budget, Exhausted, Price, RequestStarted, Script, UsageError, call, tool
 from actors.models.script import hang
@@ -35,7 +35,7 @@ class Priced:
 
 def still(amounts: Amounts) -> Amounts:
     """Without the active time."""
-    return attrs.evolve(amounts, active_us=0)
+    return replace(amounts, active_us=0)
 
 
 async def test_bud_2_parallel_calls_never_slip_through_a_limit(world: World, autojump_clock: MockClock) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 import trio
+from msgspec.structs import replace
 
 from actors import AttemptDiscarded, Budget, Limits, RequestStarted, Script, ToolStuck, call, overloaded, rejected, tool
 from actors.models.script import broken, hang
@@ -237,6 +238,6 @@ async def test_req_7_every_attempt_is_accounted_once(world: World, autojump_cloc
         spent = sum((one.usage.input_tokens for one in counted), 0), sum(one.usage.output_tokens for one in counted)
         assert (row.spent.input_tokens, row.spent.output_tokens, row.spent.model_calls) == (*spent, 4)
         own = sup._parts.ledger.snapshot(ref.path)
-        assert attrs.evolve(own.own, active_us=0) == attrs.evolve(row.spent, active_us=0)
+        assert replace(own.own, active_us=0) == replace(row.spent, active_us=0)
         assert own.held == Amounts()
         assert all(one.latency_s >= 0 for one in counted)
