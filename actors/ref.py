@@ -6,19 +6,18 @@ for cycles. A handle holds no state of the agent: it is a path and a way to the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Protocol, final
 
 import trio
 
-from .content import Pinned, as_content
 from .errors import UsageError
+from .letters import Letter
 from .messages import Lane, ReceiptState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from .content import Content
     from .ids import AgentId, CallId, MessageId, TurnId
     from .mailbox import MailboxStatistics
     from .messages import Outcome, Selection
@@ -28,39 +27,7 @@ if TYPE_CHECKING:
     from .watching import Subscription
 
 
-MAX_TTL_S: Final = 1e9
-"""Some thirty years."""
-
 # ruff: noqa: D102 - the handle's own methods say what each verb of the Protocols does
-
-
-class Letter:
-    """What is to be sent, before it has an id."""
-
-    __slots__ = ("content", "interrupt", "key", "lane", "output", "pinned", "select", "ttl_s")
-
-    def __init__(
-        self,
-        content: object,
-        lane: Lane,
-        *,
-        key: str | None = None,
-        output: object = None,
-        interrupt: bool = False,
-        select: Selection | None = None,
-        ttl: float | None = None,
-    ) -> None:
-        if ttl is not None and not 0 < ttl <= MAX_TTL_S:
-            msg = f"ttl= is seconds from now, above 0 and at most {MAX_TTL_S:.0f}, or None for no end; got {ttl!r}"
-            raise UsageError(msg)
-        self.content: Content = as_content(content)
-        self.pinned = isinstance(content, Pinned)
-        self.select = select
-        self.lane = lane
-        self.key = key
-        self.output = output
-        self.interrupt = interrupt
-        self.ttl_s = ttl
 
 
 @final

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from actors.actor import Actor
     from actors.changes import Operation
     from actors.ids import AgentId, CallId
+    from actors.letters import Letter
     from actors.messages import Outcome
-    from actors.ref import Letter, Receipt
+    from actors.ref import Receipt
     from actors.transcript import Record
 
     from .parts import Parts

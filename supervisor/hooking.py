@@ -14,10 +14,10 @@ from actors.guarding import goes_on, safely_told, speaks
 from actors.happenings import HookFailed
 from actors.hooks import AROUND, METHODS, AroundCall, Compact, Moment, Send, Steer, answers, is_guard, method_of
 from actors.ids import run_id
+from actors.letters import Letter
 from actors.messages import Lane
 from actors.moves import HookReturned
 from actors.points import Point
-from actors.ref import Letter
 from actors.tools import Parsed, toolbox
 from actors.waiting import Frame
 

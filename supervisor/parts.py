@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from actors.agent import Agent
     from actors.errors import CallboardError
     from actors.happenings import Event
+    from actors.letters import Letter
     from actors.messages import Envelope, Outcome
-    from actors.ref import Letter, Receipt
+    from actors.ref import Receipt
     from actors.tools import Toolbox
     from actors.waiting import Wait
 

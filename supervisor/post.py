@@ -19,7 +19,7 @@ from actors.ref import Receipt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actors.ref import Letter
+    from actors.letters import Letter
 
     from .parts import Parts
 
