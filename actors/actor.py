@@ -26,12 +26,14 @@ from .parking import APPROVAL, PAUSED
 from .transcript import NoteRecord, ResponseRecord, ResultRecord, owes_response
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .agent import Agent
     from .changes import AgentRow, CallRow
     from .conversation import Conversation
     from .errors import CallboardError
     from .hosting import Host
-    from .ids import AgentId, CallId, TurnId
+    from .ids import AgentId, CallId, MessageId, TurnId
     from .messages import Outcome, Queued
     from .output import OutputSpec
     from .points import TurnSpec
@@ -65,9 +67,6 @@ class Keeper(Protocol):
 
     def turn_begins(self, actor: Actor) -> None:
         """A turn begins, or goes on."""
-
-    async def void(self, actor: Actor, decisions: tuple[Queued, ...]) -> None:
-        """End decisions on calls that were settled before anybody carried them out."""
 
     async def release(self, actor: Actor) -> None:
         """Queue messages again that an abort holds."""
@@ -284,12 +283,10 @@ class Actor:
             await self.keeper.release(self)  # ABT-4: they join the turn that a later message asked for
         if waited and cut is None and (not self.due or self.mailbox.orders):
             return  # something came while we read
-        decisions = () if cut is not None else self.mailbox.decisions
-        stale = tuple(queued for queued in decisions if not self._awaits(queued))
-        if stale:
-            await self.keeper.void(self, stale)
+        if cut is None and self.stale_decisions():
+            await self.keeper.obey(self)
             return
-        steered = cut is None and self.suspended == APPROVAL and self.mailbox.interrupts
+        at_once = self._at_once(cut, orders)
         self.suspended = None
         assert self.conversation is not None, "it was read"
         host = self.keeper.host
@@ -299,23 +296,18 @@ class Actor:
         look = host.look(sends=False)
         if self.calls:
             self.unknown = unknown_in(self.calls, look.toolbox)
-        more = cut is not None or steered or bool(decisions)
         calls = self._open_calls(look.toolbox) if resumed else ()
         last = self.conversation.last
         answer = last if resumed and isinstance(last, ResponseRecord) else None
         owed = resumed and self._owed()
-        begin = Begin(host.now(), calls, owed, answer, more=more, compact=alone, crashed=self.crashed)
+        begin = Begin(host.now(), calls, owed, answer, more=at_once is not None, compact=alone, crashed=self.crashed)
         state = self._state(self.conversation, look.output)
         self.run_open |= not alone
         self.loop = loop = TurnLoop(host, state, self.conversation, self._compacted)
         if not alone:
             self.keeper.turn_begins(self)
-        if cut is not None:
-            loop.cut(cut, lambda: orders)
-        elif steered:
-            loop.cut(None, tuple)
-        elif decisions:
-            loop.decide(decisions)
+        if at_once is not None:
+            at_once(loop)
         try:
             over = await loop.run(begin)
         finally:
@@ -385,11 +377,23 @@ class Actor:
         self.conversation = await self.keeper.conversation(self)
         return True
 
-    def _awaits(self, queued: Queued) -> bool:
-        """Whether a decision is on a call that waits for it, by the rows that were read."""
-        call = queued.envelope.target
-        waits = any(row.call == call and row.state is CallState.AWAITING for row in self.calls or ())
-        return waits and self.row.open is not None
+    def _at_once(self, cut: str | None, orders: tuple[Queued, ...]) -> Callable[[TurnLoop], None] | None:
+        """What the turn hears as soon as it has begun: a cut, a steer that interrupts a parked one, decisions."""
+        if cut is not None:
+            return lambda loop: loop.cut(cut, lambda: orders)
+        if self.suspended == APPROVAL and self.mailbox.interrupts:
+            return lambda loop: loop.cut(None, tuple)
+        decisions = self.mailbox.decisions
+        return (lambda loop: loop.decide(decisions)) if decisions else None
+
+    def stale_decisions(self) -> tuple[MessageId, ...]:
+        """Decisions on calls that do not wait for one, as far as is known: none while the rows must be read first."""
+        decisions = self.mailbox.decisions
+        if not decisions or self.stale or self.calls is None:
+            return ()
+        rows = self.calls if self.row.open is not None else ()
+        waiting = {row.call for row in rows if row.state is CallState.AWAITING}
+        return tuple(queued.envelope.id for queued in decisions if queued.envelope.target not in waiting)
 
     async def end_open(self, reason: str, orders: tuple[Queued, ...]) -> None:
         """Settle the open turn as aborted, and claim the abort with it; for the keeper that obeys, in our own task.

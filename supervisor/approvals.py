@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import trio
 
-from actors.changes import CallRow, CallState, Enqueue, Placed, Require
+from actors.changes import CallRow, CallState, Enqueue, Require
 from actors.errors import CallboardError, Conflict, StoreError, UsageError
 from actors.happenings import ApprovalAsked, ApprovalDecided
-from actors.ids import AgentId, parent_path, tree_of
-from actors.messages import Decision, Envelope, Lane, LaneBound, Purpose, Verdict
+from actors.ids import AgentId, MessageId, parent_path, tree_of
+from actors.messages import Decision, Envelope, Lane, LaneBound, Purpose, ReceiptState, Verdict
 
 from .approval import Approval, Inbox
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .parts import Parts
 
 _NO_BOUND: Final = LaneBound()
+_ANYWHERE: Final = (ReceiptState.QUEUED, ReceiptState.CONSUMED, ReceiptState.DEAD)
 _AGAIN_S: Final = 1.0
 """How long the timer waits after a store did not take an expiry."""
 US: Final = "the supervisor"
@@ -147,25 +148,20 @@ class Approvals:
 
     async def _accept(self, path: AgentId, call: CallId, decision: Decision) -> None:
         envelope = Envelope(
-            id=self._kernel.new_message_id(),
+            id=_message(call),
             to=path,
             lane=Lane.CONTROL,
             content=(),
             purpose=Purpose.DECISION,
-            key=_key(call),
             target=call,
             reserved=True,
             decision=decision,
         )
         waits = Require(CallRow, (call,), "state", CallState.AWAITING)
         try:
-            values = await self._kernel.commit(tree_of(path), (waits, Enqueue(envelope, _NO_BOUND)), fenced=False)
+            await self._kernel.commit(tree_of(path), (waits, Enqueue(envelope, _NO_BOUND)), fenced=False)
         except Conflict:
             raise await self._refusal(path, call) from None
-        placed = values[1]
-        assert isinstance(placed, Placed), "Enqueue returns the place"
-        if placed.again:
-            raise await self._refusal(path, call)
         self._parts.standing.look(path)
         await self._wake_above(path)
 
@@ -179,8 +175,12 @@ class Approvals:
 
     async def _first(self, path: AgentId, call: CallId) -> Decision | None:
         """The decision that a call has, or None."""
-        found = await self._kernel.store.keyed(path, None, _key(call))
-        return None if found is None else found.envelope.decision
+        store = self._kernel.store
+        view = await store.message_state(_message(call))
+        if view is None:
+            return None
+        (found,) = await store.messages(path, _ANYWHERE, after=view.seq - 1, limit=1)
+        return found.envelope.decision
 
     async def _refusal(self, path: AgentId, call: CallId) -> UsageError:
         first = await self._first(path, call)
@@ -219,5 +219,6 @@ class Approvals:
         return f"<Approvals {len(self.pending)} open, {self.listening} inboxes>"
 
 
-def _key(call: CallId) -> str:
-    return f"#decision {call}"
+def _message(call: CallId) -> MessageId:
+    """The id of the decision on a call: an id is used once, so a call is decided once."""
+    return MessageId(f"decision-{call}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from actors.actor import Actor
     from actors.changes import AgentRow
     from actors.errors import CallboardError
+    from actors.ids import MessageId
     from actors.messages import Queued
     from actors.moves import Over
 
@@ -72,7 +73,9 @@ class Life:
         await self._kernel.commit(tree_of(actor.path), (move,))
 
     async def obey(self, actor: Actor) -> None:
-        """Control messages that no turn carried out: an abort that came too late, a close, a kill."""
+        """Control messages that no turn carried out: an abort or a decision that came too late, a close, a kill."""
+        if stale := actor.stale_decisions():
+            await self._bury_decisions(actor, stale)
         aborts = tuple(queued for queued in actor.mailbox.orders if queued.envelope.purpose is Purpose.ABORT)
         if aborts and actor.row.open is not None:  # parked, or found open: its calls are settled with the abort (ABT-3)
             await actor.end_open(aborts[0].envelope.reason or "aborted", aborts)
@@ -106,10 +109,6 @@ class Life:
             self.host.tell(AgentSuspended, {"reason": PAUSED})
         self._parts.standing.look(actor.path)
 
-    def stand(self, *, still: bool) -> None:
-        """Stop its clock, or let it go on."""
-        self.host.stand(still=still)
-
     def turn_begins(self, actor: Actor) -> None:
         """Whoever stood still does so no more."""
         self._why = None
@@ -117,11 +116,10 @@ class Life:
         if standing.any:
             standing.look(actor.path)
 
-    async def void(self, actor: Actor, decisions: tuple[Queued, ...]) -> None:
+    async def _bury_decisions(self, actor: Actor, decisions: tuple[MessageId, ...]) -> None:
         """The calls were settled meanwhile: decisions that nobody carried out are dead letters (TOL-12)."""
-        ids = tuple(queued.envelope.id for queued in decisions)
         why = "the call was settled before the decision was carried out"
-        move = Move(actor.path, (ReceiptState.QUEUED,), ReceiptState.DEAD, ids, reason=why)
+        move = Move(actor.path, (ReceiptState.QUEUED,), ReceiptState.DEAD, decisions, reason=why)
         await self._kernel.commit(tree_of(actor.path), (move,))
 
     def turn_over(self, actor: Actor, over: Over) -> None:
@@ -135,13 +133,11 @@ class Life:
         if outcome is not None:
             actor.last = outcome
             if over.suspended is not None:
-                parts.replies.turn_parked(outcome)
-                for queued in actor.mailbox.waiting:  # what was asked of it since is as stuck as the turn
-                    parts.replies.reply(queued.envelope.id, outcome)
+                parts.replies.parked(outcome, [queued.envelope.id for queued in actor.mailbox.waiting], inside=True)
                 parts.replies.fulfil(actor.path, Need.LOOP, Unfinished(f"{actor.path} is parked ({over.suspended})"))
             else:
                 parts.replies.turn_over(outcome)
-            if over.suspended is not None or not actor.mailbox.wants_turn:
+            if over.suspended is None and not actor.mailbox.wants_turn:
                 parts.replies.run_over(outcome)
             if outcome.status is Status.ABORTED:
                 self._aborted(actor, outcome)

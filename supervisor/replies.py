@@ -140,17 +140,16 @@ class Replies:
         for message in self._consumed.pop(outcome.turn, ()):
             self.reply(message, outcome)
 
-    def turn_parked(self, outcome: Outcome) -> None:
-        """A turn was parked: it is open still, and will have another outcome."""
-        for message in self._consumed.get(outcome.turn, ()):
-            self.reply(message, outcome)
+    def parked(self, outcome: Outcome, waiting: Iterable[MessageId], *, inside: bool = False) -> None:
+        """A turn stands still: it is open, and will have another outcome; what waits behind it is as stuck.
 
-    def parked(self, agent: AgentId, messages: Iterable[MessageId], outcome: Outcome) -> None:
-        """An agent stands still: code outside of agents hears of it; the wait of an agent's own code goes on."""
+        Code outside of agents hears of it; with `inside` agents' own code does too, whose wait goes on otherwise.
+        """
+        messages = (*self._consumed.get(outcome.turn, ()), *waiting)
         lists = [self._messages.get(message, []) for message in messages]
-        for waiters in (*lists, self._runs.get(agent, [])):
+        for waiters in (*lists, self._runs.get(outcome.path, [])):
             for waiter in waiters:
-                if waiter.wait is None:
+                if inside or waiter.wait is None:
                     waiter.complete(outcome)
 
     def run_over(self, outcome: Outcome) -> None:

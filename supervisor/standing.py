@@ -60,7 +60,7 @@ class Standing:
                 self._still[node] = None
             else:
                 del self._still[node]
-            parts.lives[node].stand(still=still)
+            parts.lives[node].host.stand(still=still)
             if still:
                 self._tell(node)
                 parts.stopping.moved()
@@ -155,10 +155,8 @@ class Standing:
         if parts.approvals.listening and all(actor.suspended != PAUSED for actor in causes):
             return
         actor = parts.kernel.actors[path]
-        opened = (actor.row if actor.loop is None else actor.loop.state.row).open
-        messages = [queued.envelope.id for queued in actor.mailbox.waiting]
-        messages += () if opened is None else opened.consumed
-        parts.replies.parked(path, messages, self._outcome(actor, causes))
+        waiting = [queued.envelope.id for queued in actor.mailbox.waiting]
+        parts.replies.parked(self._outcome(actor, causes), waiting)
 
     def tell_all(self) -> None:
         """The last inbox was closed: whoever waits for a decision is told."""

@@ -125,10 +125,6 @@ class Reader(Protocol):
         """
         ...
 
-    async def keyed(self, agent: AgentId, sender: AgentId | None, key: str) -> Queued | None:
-        """Find the message that a sender had accepted first under a key; None where there is none (ACC-7)."""
-        ...
-
     async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
         """Read the agents right below one."""
         ...

@@ -76,10 +76,6 @@ class PassingReader:
         """Find the calls that wait for a decision."""
         return await self._store.awaiting_calls()
 
-    async def keyed(self, agent: AgentId, sender: AgentId | None, key: str) -> Queued | None:
-        """Find the message accepted first under a key."""
-        return await self._store.keyed(agent, sender, key)
-
     async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
         """Read the agents right below one."""
         return await self._store.children(parent)

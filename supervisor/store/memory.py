@@ -90,12 +90,6 @@ class MemoryReader:
         found = [row for rows in open_calls for row in rows.values() if row.state is CallState.AWAITING]
         return tuple(sorted(found, key=lambda row: (row.agent, call_order(row))))
 
-    async def keyed(self, agent: AgentId, sender: AgentId | None, key: str) -> Queued | None:
-        """Find the message accepted first under a key."""
-        await self._read()
-        found = self._tables.first.get((agent, sender, key))
-        return None if found is None else Queued(found.seq, found.envelope, found.state)
-
     async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
         """Read the agents right below one."""
         await self._read()
@@ -212,7 +206,7 @@ class MemoryStore(MemoryReader):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.close()  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
 
 
 def _in_order(messages: Iterable[Message]) -> tuple[Queued, ...]:

@@ -92,11 +92,6 @@ class SqliteReader:
         found: tuple[CallRow, ...] = await self._read(self._reads.awaiting_calls)
         return found
 
-    async def keyed(self, agent: AgentId, sender: AgentId | None, key: str) -> Queued | None:
-        """Find the message accepted first under a key, as `Reader.keyed`."""
-        found: Queued | None = await self._read(lambda: self._reads.keyed(agent, sender, key))
-        return found
-
     async def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
         """Read the agents right below one, as `Reader.children`."""
         found: tuple[AgentRow, ...] = await self._read(lambda: self._reads.children(parent))
@@ -240,7 +235,7 @@ async def open_sqlite_store(
     try:
         yield store
     finally:
-        await _closed(store, file)
+        await _closed(store, file)  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
         lock.release()
 
 
@@ -277,7 +272,7 @@ async def open_sqlite_reader(path: str | os.PathLike[str], *, inline: bool = Fal
     try:
         yield reader
     finally:
-        await _closed(reader, file)
+        await _closed(reader, file)  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
 
 
 async def _in_thread(work: Callable[[], Any], *, inline: bool) -> Any:

@@ -102,12 +102,6 @@ class Reads:
         rows: list[CallRow] = [_decoded(codec.CALL, row[0], "a call that waits for approval") for row in found]
         return tuple(sorted(rows, key=lambda row: (row.agent, call_order(row))))
 
-    def keyed(self, agent: AgentId, sender: AgentId | None, key: str) -> Queued | None:
-        """As `Reader.keyed`."""
-        sql = "SELECT seq, body, state FROM messages WHERE agent = ? AND sender = ? AND key = ?"
-        (found,) = self._rows((sql, (agent, sender or "", key)))
-        return _queued(agent, found)[0] if found else None
-
     def children(self, parent: AgentId) -> tuple[AgentRow, ...]:
         """As `Reader.children`."""
         return self._agents("SELECT body FROM agents WHERE parent = ? ORDER BY n", (parent,))
