@@ -46,5 +46,5 @@ def _text(error: BaseException) -> str | None:
         return str.encode(str(error), "utf-8", "replace").decode()
     except KeyboardInterrupt:
         raise
-    except BaseException:  # noqa: BLE001 - `__str__` is foreign code, and we are telling an error already
-        return None
+    except BaseException:  # noqa: BLE001, ASYNC103 - `__str__` is foreign code, and we are telling an error already
+        return None  # noqa: ASYNC104 - likewise

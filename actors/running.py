@@ -134,10 +134,10 @@ class Runner:
                     value = await self._call(running, context)
                 else:
                     value = await around(lambda: self._call(running, context))
-        except BaseException as error:  # whatever a tool raises is data for the model (TOL-6)
+        except BaseException as error:  # whatever a tool raises is data for the model (TOL-6)  # noqa: ASYNC103 - what is not ours is told, not raised: our own cancellation goes on
             if goes_on(error):
                 raise
-            return self._error(running, safely_told(error))
+            return self._error(running, safely_told(error))  # noqa: ASYNC104 - likewise
         if running.scope.cancelled_caught:
             if running.cancelled is not None:
                 return self._error(running, f"The call was cancelled: {running.cancelled}")

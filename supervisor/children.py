@@ -127,12 +127,12 @@ class Children:
         place = parts.ledger.spawn(start.parent)
         try:
             return await self._make(start, place)
-        except BaseException as error:
+        except BaseException as error:  # noqa: ASYNC103 - what is not ours is told, not raised: our own cancellation goes on
             parts.ledger.unspawn(place)
-            found = await self._find(start) if isinstance(error, Conflict) and start.key is not None else None
+            found = await self._find(start) if isinstance(error, Conflict) and start.key is not None else None  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
             if found is None:
                 raise
-            return found
+            return found  # noqa: ASYNC104 - likewise
 
     async def _found(self, path: AgentId, start: Start) -> Started:
         self._keys[start.parent, start.key or ""] = path

@@ -49,8 +49,8 @@ def main(argv: Sequence[str]) -> int:
         return stop.code if isinstance(stop.code, int) else codes.USAGE
     except BrokenPipeError:  # the reader of our output has gone; nobody is left to be told
         return codes.FAILED
-    except BaseException as error:  # noqa: BLE001 - the one place where errors become words and codes
-        return _explain(codes.only(error))
+    except BaseException as error:  # noqa: BLE001, ASYNC103 - the one place where errors become words and codes
+        return _explain(codes.only(error))  # noqa: ASYNC104 - likewise
 
 
 def _explain(error: BaseException) -> int:

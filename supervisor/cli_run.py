@@ -140,11 +140,11 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
                         budget=common.budget,
                     ) as sup:
                         stop.supervisor = sup
-                        await around.start(_show, sup, shown, drained)
+                        await around.start(_show, sup, shown, drained)  # noqa: ASYNC111 - the nursery ends before what it uses
                         args.key = await run_key(sup, program.path.stem, resume=common.resume)
                         shown.keys.update([args.key] if common.resume else ())
                         if program.main is None and not common.json and can_ask():
-                            signals.start_soon(ask_on_terminal, sup, screen)
+                            signals.start_soon(ask_on_terminal, sup, screen)  # noqa: ASYNC111 - the nursery ends before what it uses
                         with stop.work:
                             report = await _ask(program, sup, args)
                     signals.cancel_scope.cancel()
@@ -172,7 +172,7 @@ class _Shown:
         self._screen.feed(event)
 
 
-async def _show(sup: Supervisor, shown: _Shown, drained: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:
+async def _show(sup: Supervisor, shown: _Shown, drained: trio.Event, *, task_status: trio.TaskStatus[None]) -> None:  # noqa: ASYNC114 - started in this block only
     try:
         async with sup.events() as events:
             task_status.started()

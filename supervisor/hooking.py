@@ -154,13 +154,13 @@ class Hooking:
                     return None
                 self._take(name, value)
                 await self._accept()
-            except BaseException as error:  # a hook is foreign code: what it raises is an event, or the turn's end
+            except BaseException as error:  # a hook is foreign code: what it raises is an event, or the turn's end  # noqa: ASYNC103 - what is not ours is told, not raised: our own cancellation goes on
                 if goes_on(error):
                     raise
                 told = f"hook {name} of {self._path} raised {safely_told(error)}"
                 self._tell(HookFailed, {"hook": name, "error": told})
                 if decides:
-                    return error if isinstance(error, CallboardError) and speaks(error) else UsageError(told)
+                    return error if isinstance(error, CallboardError) and speaks(error) else UsageError(told)  # noqa: ASYNC104 - likewise
         return None
 
     def _take(self, name: str, value: object) -> None:

@@ -337,7 +337,7 @@ class Stopping:
                     await close.done.wait()
             return
         with trio.move_on_after(grace_s):
-            while parts.post.pending():
+            while parts.post.pending():  # noqa: ASYNC110 - there is no event for it, and the scope above bounds it
                 await trio.lowlevel.checkpoint()
         parts.leaving = mode
         if mode == "suspend":

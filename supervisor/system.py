@@ -129,9 +129,9 @@ async def open_supervisor(
             mode = on_exit or ("finish" if store is None else "suspend")
             try:
                 yield Supervisor(parts, models)
-            except BaseException as error:
+            except BaseException as error:  # noqa: ASYNC103 - what is not ours is told, not raised: our own cancellation goes on
                 try:
-                    await _leave(parts, "suspend" if store is not None else "abort", 0.0, hard)
+                    await _leave(parts, "suspend" if store is not None else "abort", 0.0, hard)  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
                 except Exception as trouble:  # noqa: BLE001 - the body's own exception comes out, whatever happens here
                     error.add_note(f"callboard: leaving failed, too: {type(trouble).__name__}: {trouble}")
                 if not isinstance(error, Exception):

@@ -82,7 +82,7 @@ def killed(where: Path, mutant: Mutant | None) -> bool:
             os.dup2(out, 1)
             os.dup2(out, 2)
             code = int(pytest.main([*OPTIONS, *test_files(mutant)]))
-        except BaseException:  # noqa: BLE001 - nothing of a child may go on in here
+        except BaseException:  # noqa: BLE001, ASYNC103 - nothing of a child may go on in here
             traceback.print_exc()
         finally:
             sys.stdout.flush()

@@ -490,4 +490,4 @@ async def test_a_disk_that_does_not_answer_keeps_the_lock(tmp_path: Path, monkey
             gate.set()
     finally:
         gate.set()
-        await store.close()
+        await store.close()  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
