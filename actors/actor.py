@@ -412,7 +412,10 @@ class Actor:
         if self.stale:
             await self._catch_up()
         pausing = order.envelope.purpose is Purpose.PAUSE
-        row = evolve(self.row, suspended=PAUSED if pausing else None)
+        turn = self.row.open
+        if turn is not None and self.row.suspended is not None:  # it stands in order, whatever it is suspended for now
+            turn = evolve(turn, left=True)
+        row = evolve(self.row, suspended=PAUSED if pausing else None, open=turn)
         claim = Claim(self.path, (order.envelope.id,), turn_id(self.path, self.row.turns))
         await self.keeper.host.commit((claim, Put(row)))
         self.row = row

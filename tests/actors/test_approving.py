@@ -314,11 +314,12 @@ def test_tol_12_core_arguments_changed_in_memory_do_not_run() -> None:
     assert made.last(StartCall).call.arguments == {"path": "a", "deep": False}
 
 
-def changed(**options: Any) -> Any:
-    """Another version of the tool `delete`."""
+def changed(*, deep: bool, **options: Any) -> Any:
+    """Another version of the tool `delete`: another default, or other options."""
+    default = deep
 
     @tool(name="delete", **{"approve": True, **options})
-    def other(path: str, deep: bool = True) -> str:  # noqa: FBT001, FBT002 - a default that was changed
+    def other(path: str, deep: bool = default) -> str:  # noqa: FBT001 - a model gives it by name
         """Delete."""
         return path + str(deep)
 
@@ -327,7 +328,7 @@ def changed(**options: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("box", "status"),
-    [(changed(), ResultStatus.REFUSED), (changed(effect="idempotent"), ResultStatus.REFUSED)],
+    [(changed(deep=True), ResultStatus.REFUSED), (changed(deep=False, effect="idempotent"), ResultStatus.REFUSED)],
 )
 def test_tol_12_core_a_tool_that_changed_since_does_not_run(box: Any, status: ResultStatus) -> None:
     """The approval was for another version: it is refused with a result that says so (BR-175)."""
@@ -345,7 +346,7 @@ def test_tol_12_core_approved_but_not_started_is_bound_too() -> None:
     assert states(first) == [STARTED, PLANNED]
     same = again(first, more=False)
     assert [one.call.block.id[-1] for one in same.all(StartCall)] == ["1"]
-    other = again(first, more=False, box=changed())
+    other = again(first, more=False, box=changed(deep=True))
     assert other.all(StartCall) == []
     assert [told["status"] for told in other.told(ToolEnded)] == ["unknown", "error"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from core import Mutant  # type: ignore[import-not-found]  # its folder is on the path: run as a script
 
 APPROVING, PARKING, TURN = "actors/approving.py", "actors/parking.py", "actors/turn.py"
+POISON = "actors/poison.py"
 BATCH, BATCHING, CUTTING = "actors/batch.py", "actors/batching.py", "actors/cutting.py"
 
 MUTANTS = (
@@ -84,23 +85,23 @@ MUTANTS = (
     Mutant(
         "CLS-5 starts while it leaves",
         PARKING,
-        "    if not state.suspending:\n        state, _ = start_more",
-        "    if True:\n        state, _ = start_more",
+        "    if not state.suspending:\n        start_more",
+        "    if True:\n        start_more",
     ),
     # -- parking
     Mutant("TOL-12 parked, and not owed", PARKING, "suspended=APPROVAL, owes=True", "suspended=APPROVAL, owes=False"),
     Mutant(
         "TOL-12 parked, and not in the store",
         PARKING,
-        "state = evolve(state, row=evolve(state.row, suspended=APPROVAL, owes=True))\n",
-        "",
+        "ending.flush(state, now, suspended=APPROVAL, owes=True)",
+        "ending.flush(state, now)",
     ),
     Mutant("TOL-12 parked, and nobody told", PARKING, "reason=APPROVAL, told=told", "reason=APPROVAL"),
     Mutant(
         "CLS-5 parked while it leaves",
         PARKING,
-        "    if state.suspending:\n        state, commit",
-        "    if False:\n        state, commit",
+        "    if state.suspending:\n        commit",
+        "    if False:\n        commit",
     ),
     Mutant(
         "TOL-12 rows of the parked batch are lost",
@@ -115,7 +116,12 @@ MUTANTS = (
         "if parking.idle(state) and not event.more:",
         "if parking.idle(state):",
     ),
-    Mutant("CON-6 parking counts as a crash", TURN, "tries=turn_open.tries + crashed", "tries=turn_open.tries + 1"),
+    Mutant(
+        "CON-6 parking counts as a crash",
+        POISON,
+        "return event.crashed and row.suspended is None",
+        "return event.crashed",
+    ),
     # -- aborts and steers
     Mutant(
         "ABT-3 what waits is left open",
@@ -147,8 +153,8 @@ MUTANTS = (
     Mutant(
         "TOL-3 asked again and again",
         BATCHING,
-        "    if state.unknown:\n        state, made_up",
-        "    if False:\n        state, made_up",
+        "    if state.unknown:\n        ids",
+        "    if False:\n        ids",
     ),
     Mutant("TOL-3 a denial ends the doubt", BATCHING, "and call.result.status in _ENDED", "and True"),
 )

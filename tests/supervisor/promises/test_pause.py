@@ -258,6 +258,30 @@ async def test_a_pause_and_an_approval(world: World, autojump_clock: MockClock) 
         assert (report.text, ask.paths) == ("deleted x", ["x"])
 
 
+async def test_con_6_pauses_are_no_crashes(world: World, autojump_clock: MockClock) -> None:
+    """However often a parked turn is paused, and woken by another process: it is not counted as crashed."""
+    ask = Ask()
+    spec = ask.agent()
+    async with world.open(script()) as sup:
+        assert (await sup.run(spec, "go")).status == "parked"
+    for _ in range(4):
+        async with world.open(script(), agents=[spec]) as sup:
+            ref = await sup.find("a")
+            await ref.pause()
+            await quiet()
+        async with world.open(script(), agents=[spec]) as sup:
+            ref = await sup.find("a")
+            await ref.wake()
+            await quiet()
+            assert ref.state == "approval"
+            opened = (await sup.tree())[0].open
+            assert opened is not None
+            assert opened.tries == 0
+    async with world.open(script(), agents=[spec]) as sup:
+        await (await first(sup)).approve()
+        assert (await (await sup.find("a")).wait_report()).text == "deleted x"
+
+
 async def test_a_woken_agent_that_still_waits_for_a_person_parks_again(world: World, autojump_clock: MockClock) -> None:
     """`wake` decides nothing: what needs approval needs it still, and the same request stays open."""
     ask = Ask()
