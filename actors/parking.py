@@ -37,7 +37,7 @@ def start_more(state: TurnState) -> tuple[CallView, ...]:
 
 def idle(state: TurnState) -> bool:
     """Whether no call of the batch runs."""
-    return not any(call.state is CallState.STARTED for call in state.calls)
+    return CallState.STARTED not in [call.state for call in state.calls]
 
 
 def park(state: TurnState, rows: tuple[Operation, ...], now: float, before: tuple[Action, ...]) -> Step:
