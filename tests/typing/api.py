@@ -9,6 +9,7 @@ from actors.budget import Budget
 from actors.models.script import Script, call, overloaded
 from actors.ports import Model, ModelRequest
 from actors.tools import Parsed, Refusal, Tool, Toolbox, tool, toolbox
+from supervisor import AgentRef, Approval, Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -99,3 +100,17 @@ def scripts() -> None:
     Script({"adder": answer}, latency_s=(1, 2), delta_chars=8)
     Script(["x"])  # type: ignore[arg-type]
     del model
+
+
+async def people(sup: Supervisor, ref: AgentRef) -> None:
+    """What a person may do: decide, pause, wake."""
+    async with sup.approvals() as inbox:
+        async for request in inbox:
+            assert_type(request, Approval)
+            assert_type(request.expires, float | None)
+            await request.approve(by="an operator")
+            await request.deny("Only the cleaner may delete.")
+    await ref.pause()
+    await ref.wake()
+    tool(add.fn, approve=True, approve_timeout=60)
+    tool(add.fn, approve_timeout="60")  # type: ignore[call-overload]
