@@ -22,19 +22,22 @@ MAILBOX, EVOLVE, PARKING = "actors/mailbox.py", "actors/evolve.py", "actors/park
 
 MUTANTS = (
     # -- the conversation
-    Mutant("CON-3 claim dropped", ENDING, "operations.append(Claim(row.agent, ids, turn))", "pass"),
-    Mutant("CON-4 consumed not noted", ENDING, "consumed=(*row.open.consumed, *ids)", "consumed=row.open.consumed"),
-    Mutant("CON-4 head not moved", ENDING, "head=state.head + len(records),", "head=state.head,"),
-    Mutant("CON-4 mail not recorded", ENDING, "else (*records, *taken_records)", "else records"),
+    Mutant("CON-3 claim dropped", ENDING, "        claim = _claims(row, row.open, state.mail)\n", ""),
+    Mutant("CON-4 consumed not noted", ENDING, '{"consumed": (*turn_open.consumed, *[', '{"consumed": (*['),
+    Mutant("CON-4 head not moved", ENDING, "    state.head += len(records)\n", ""),
+    Mutant("CON-4 mail not recorded", ENDING, "else (*records, *taken)", "else records"),
     Mutant("TRN-2 note before mail", ENDING, "records[-1]) if state.note_last else", "records[-1]) if False else"),
     Mutant(
         "TRN-2 note not marked last",
         ENDING,
-        "pending=(*state.pending, note), note_last=True",
-        "pending=(*state.pending, note)",
+        "state.pending, state.note_last = (*state.pending, note), True",
+        "state.pending = (*state.pending, note)",
     ),
     Mutant(
-        "TRN-2 no failure note", ENDING, "pending=(*state.pending, note), note_last", "pending=state.pending, note_last"
+        "TRN-2 no failure note",
+        ENDING,
+        "state.pending, state.note_last = (*state.pending, note), True",
+        "state.note_last = True",
     ),
     Mutant("TRN-5 reasoning after text", ANSWERS, "(*reasoning, *texts, *calls)", "(*texts, *reasoning, *calls)"),
     Mutant("TOL-5 duplicate id kept", ANSWERS, "if wire_id in seen:", "if False:"),
@@ -61,15 +64,25 @@ MUTANTS = (
     Mutant("TOL-3 try not counted", BATCH, "tries=call.tries + 1", "tries=call.tries"),
     Mutant("TOL-3 unknown row erased", BATCHING, " and not _unknown(call)", ""),
     Mutant("TOL-3 recovery does not start again", TURN, "*starting((*again, *started)))", "*starting(started))"),
-    Mutant("TOL-3 recovery not written", TURN, "writes = (Put(row), *rows_of(state, changed))", "writes = (Put(row),)"),
+    Mutant(
+        "TOL-3 recovery not written",
+        TURN,
+        "writes = (Put(state.row), *rows_of(state, changed))",
+        "writes = (Put(state.row),)",
+    ),
     Mutant(
         "TOL-4 results out of order",
         BATCHING,
         "results = batch.results(state.calls)",
         "results = batch.results(state.calls)[::-1]",
     ),
-    Mutant("TOL-4 erase forgotten", ENDING, "made += [Erase(CallRow, (call,)) for call in state.settled]", "pass"),
-    Mutant("TOL-4 erased again and again", ENDING, "        settled=(),\n", ""),
+    Mutant("TOL-4 erase forgotten", ENDING, "[Erase(CallRow, (call,)) for call in state.settled]", "()"),
+    Mutant(
+        "TOL-4 erased again and again",
+        ENDING,
+        "state.pending = state.settled = state.mail = ()",
+        "state.pending = state.mail = ()",
+    ),
     Mutant("TOL-4 limit off by one", BATCH, "running < limit", "running <= limit"),
     Mutant(
         "TOL-4 running calls not counted",
@@ -163,20 +176,30 @@ MUTANTS = (
         "CON-3 conflict ends the turn", CUTTING, "isinstance(event.error, Conflict) and claiming", "False and claiming"
     ),
     Mutant("CON-3 conflicts without end", CUTTING, "and state.conflicts < CONFLICTS_MAX", ""),
-    Mutant("conflicts add up over claims", TURN, "open=asking), conflicts=0)", "open=asking))"),
+    Mutant(
+        "conflicts add up over claims",
+        TURN,
+        "state.answer, state.conflicts = Phase.ASKING, True, None, 0",
+        "state.answer = Phase.ASKING, True, None",
+    ),
     Mutant(
         "CON-5 turn that finds nothing stays open",
         ENDING,
-        "if state.row.owes else ()",
-        "if opened(state).tries else ()",
+        "known = state.row.owes",
+        "known = opened(state).tries",
     ),
-    Mutant("CON-7 cut forgets what is owed", CUTTING, "Look(sends=nothing_owed(state))", "Look(sends=True)"),
+    Mutant(
+        "CON-7 cut forgets what is owed",
+        CUTTING,
+        "(*actions, Look(sends=nothing_owed(state)))",
+        "(*actions, Look(sends=True))",
+    ),
     Mutant("TURN-2 wait loses what it settled", TURN, "commit if records else ()", "()"),
     Mutant(
         "TURN-3 cut forgets the ticket",
         CUTTING,
-        "    state = evolve(state, ticket=None, waiting=False, mail=(), choosing=None)",
-        "    actions = []\n    state = evolve(state, ticket=None, waiting=False, mail=(), choosing=None)",
+        "    state.ticket, state.waiting, state.mail, state.choosing = None",
+        "    actions = []\n    state.ticket, state.waiting, state.mail, state.choosing = None",
     ),
     Mutant(
         "TURN-3 failed commit forgets the ticket",
@@ -197,14 +220,14 @@ MUTANTS = (
     Mutant(
         "the estimate forgets results",
         ENDING,
-        "return mail + sum(record_bytes(record) for record in state.pending)",
-        "return mail",
+        "return mail_bytes(state.mail) + sum([record_bytes(record) for record in state.pending])",
+        "return mail_bytes(state.mail)",
     ),
     Mutant(
         "a hook's tools are forgotten",
         TURN,
-        "event.toolbox if state.ticket is None else state.toolbox",
-        "event.toolbox",
+        "    if state.ticket is None:  # with one",
+        "    if True:  # with one",
     ),
     Mutant(
         "a failing turn takes nothing, without end",
@@ -218,20 +241,20 @@ MUTANTS = (
     Mutant(
         "TRN-4 cut response without an end",
         CUTTING,
-        "return state, (Tell(ResponseEnded, values), *settled",
-        "return state, (*settled",
+        "return (Tell(ResponseEnded, values), *settled",
+        "return (*settled",
     ),
     Mutant(
         "finish leaves the turn owed",
         ENDING,
-        "row = evolve(state.row, open=None, owes=False, suspended=None)\n    operations",
-        "row = evolve(state.row, open=None, suspended=None)\n    operations",
+        "flush(state, now, open=None, owes=False, suspended=None)",
+        "flush(state, now, open=None, suspended=None)",
     ),
     Mutant(
         "ABT-1 abort does not end the turn",
         CUTTING,
         "    return ending.abort(state, event, tuple(actions))",
-        "    return Step(evolve(state, phase=Phase.LOOKING), (), (*actions, Look(sends=False)))",
+        "    state.phase = Phase.LOOKING\n    return Step(state, (), (*actions, Look(sends=False)))",
     ),
     Mutant("ABT-2 abort's message not claimed", ENDING, "if ids else ()", "if False else ()"),
     Mutant(
@@ -252,10 +275,10 @@ MUTANTS = (
     Mutant(
         "ABT-4 abort consumes chosen mail",
         CUTTING,
-        "waiting=False, mail=(), choosing=None)\n    if state.comp",
-        "waiting=False, choosing=None)\n    if state.comp",
+        "state.waiting, state.mail, state.choosing = None, False, (), None",
+        "state.waiting, state.choosing = None, False, None",
     ),
-    Mutant("CLS-5 leaving consumes chosen mail", ENDING, "    state = evolve(state, mail=())\n", ""),
+    Mutant("CLS-5 leaving consumes chosen mail", ENDING, "    state.mail = ()\n    if not", "    if not"),
     Mutant(
         "CLS-5 leaving turn starts calls",
         TURN,
@@ -265,8 +288,8 @@ MUTANTS = (
     Mutant(
         "CLS-5 leaving turn starts its batch",
         TURN,
-        "    if not state.suspending:\n        state, started",
-        "    if True:\n        state, started",
+        "    if not state.suspending:\n        started",
+        "    if True:\n        started",
     ),
     Mutant(
         "CLS-5 leaving turn goes on asking",
@@ -283,8 +306,8 @@ MUTANTS = (
     Mutant(
         "CLS-5 last results not kept",
         PARKING,
-        "    if state.suspending:\n        state, commit, records = ending.flush(state, now)\n",
-        "    if state.suspending:\n        state, commit, records = ending.flush(state, now)\n        rows = ()\n",
+        "    if state.suspending:\n        commit, records = ending.flush(state, now)\n",
+        "    if state.suspending:\n        commit, records = ending.flush(state, now)\n        rows = ()\n",
     ),
     Mutant("a waiting turn does not leave", TURN, "if state.phase is Phase.ADMITTING and state.waiting:", "if False:"),
     Mutant(
@@ -317,7 +340,7 @@ MUTANTS = (
     Mutant("TRN-7 repairs off by one", ANSWERING, "if state.repairs >= bound", "if state.repairs > bound"),
     Mutant("TRN-7 half answer dressed as whole", ANSWERING, "    if stop in _STOPPED_SHORT:\n", "    if False:\n"),
     Mutant("TRN-7 pause taken for an end", ANSWERING, "    if stop is Stop.PAUSE_TURN:\n", "    if False:\n"),
-    Mutant("TRN-7 answer stands beside a failure", ENDING, "    state = evolve(state, answer=None)\n", ""),
+    Mutant("TRN-7 answer stands beside a failure", ENDING, "    state.answer = None\n", ""),
     Mutant(
         "TRN-7 answer that does not fit passes",
         ANSWERING,
@@ -347,7 +370,7 @@ MUTANTS = (
     Mutant(
         "BUD-4 parked turn not written", ENDING, "and not state.pending and error is None:", "and not state.pending:"
     ),
-    Mutant("BUD-6 time counted twice", ENDING, "        since=max(now, state.since),\n", ""),
+    Mutant("BUD-6 time counted twice", ENDING, "    state.since = max(now, state.since)\n", ""),
     Mutant("BUD-7 lost request not charged", TURN, "spent=state.row.spent + turn_open.held,", "spent=state.row.spent,"),
     Mutant(
         "BUD-7 lost request charged again",
@@ -355,7 +378,7 @@ MUTANTS = (
         "asking=False, held=NOTHING),\n        spent",
         "asking=False),\n        spent",
     ),
-    Mutant("BUD-7 reservation not written", TURN, "asking=True, held=state.held,", "asking=True,"),
+    Mutant("BUD-7 reservation not written", TURN, '"asking": True, "held": state.held,', '"asking": True,'),
     Mutant("BUD-7 granted calls not counted", TURN, "if event.granted else event.spent", "if False else event.spent"),
     Mutant(
         "BUD-7 calls of a cut row not counted", TURN, "    if running and event.granted is None:\n", "    if False:\n"
@@ -373,7 +396,12 @@ MUTANTS = (
     Mutant("REQ-7 hold not ended", ENDING, "asking=False, held=NOTHING", "asking=False"),
     Mutant("BUD-9 unknown cost forgotten", ENDING, "cost_known=row.cost_known and cost_known", "cost_known=cost_known"),
     # -- recovery and purity
-    Mutant("REC-1 an open request is not owed", TURN, "owed=event.owed or opened(state).step > 0", "owed=False"),
+    Mutant(
+        "REC-1 an open request is not owed",
+        TURN,
+        "= event.owed or opened(state).step > 0, Phase.LOOKING",
+        "= False, Phase.LOOKING",
+    ),
     Mutant("REC-1 an interrupted answer is one", TURN, " and last.stop is not Stop.INTERRUPTED", ""),
     Mutant(
         "REC-1 the answer that stands is asked again",
@@ -395,7 +423,14 @@ MUTANTS = (
         '    object.__setattr__(made, "__dict__", {**fields, **changes})',
         '    fields.update(changes)\n    object.__setattr__(made, "__dict__", fields)',
     ),
-    Mutant("an illegal input is taken", TURN, "    _check_phase(state, event)\n    match", "    match"),
+    Mutant("TURN-4 a step changes what it was given", TURN, "    state = replace(state)  # TURN-4\n", ""),
+    Mutant(
+        "TURN-3 a ticket is lost with its claim",
+        CUTTING,
+        "back = (Abandon(event.ticket),) if event.ticket is not None else ()",
+        "back = ()",
+    ),
+    Mutant("an illegal input is taken", TURN, "    _check_phase(state, event)\n", ""),
     # -- compaction and choices
     Mutant(
         "CMP-1 pending not committed first",
