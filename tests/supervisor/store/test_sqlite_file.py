@@ -22,7 +22,7 @@ from supervisor.store import schema
 from supervisor.store.sqlite import open_sqlite_reader, open_sqlite_store
 from supervisor.store.sqlite_file import Owner, open_writer
 
-# ruff: noqa: ASYNC220, ASYNC240 - nothing else runs here that a blocking look at a file could hold up
+# ruff: noqa: ASYNC240 - nothing else runs here that a blocking look at a file could hold up
 
 TREE, LEAD = TreeId("lead"), AgentId("lead")
 COUNT = ChangeSet(TREE, None, (Bump("n"),))
@@ -173,12 +173,16 @@ sys.stdin.read()
 """
 
 
+def _owner_of(path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()
+    )
+
+
 async def test_sup_6_another_process_is_named_and_a_dead_one_does_not_block(tmp_path: Path) -> None:
     """While it lives its pid is told; once it is killed its file keeps nobody out."""
     path = tmp_path / "agents.db"
-    process = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()
-    )
+    process = _owner_of(path)
     assert process.stdout is not None
     assert process.stdin is not None
     try:
