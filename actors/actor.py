@@ -7,23 +7,24 @@ and woken.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, final
 
 import trio
 
-from .approving import found, unknown_in
-from .changes import CallState, Claim, Intake, Put
+from .approving import unknown_in
+from .changes import CallState, Claim, Intake, Move, Put
 from .compaction import ASKED, NO_COMPACTION, Compacting
-from .errors import NotCompacted, StoreError, Unavailable
+from .crashes import Crashes, leave_in_order
+from .errors import NotCompacted, Unavailable
 from .evolve import evolve
 from .ids import turn_id
 from .loop import TurnLoop
 from .mailbox import Mailbox
-from .messages import Purpose, Status
-from .moves import CALLS_LISTED, Begin, CallView, Over, TurnState
+from .messages import Purpose, ReceiptState, Status
+from .moves import Begin, Over, TurnState
 from .parking import APPROVAL, PAUSED
-from .transcript import NoteRecord, ResponseRecord, ResultRecord, owes_response
+from .reopening import done, open_calls, owed
+from .transcript import ResponseRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,11 +34,10 @@ if TYPE_CHECKING:
     from .conversation import Conversation
     from .errors import CallboardError
     from .hosting import Host
-    from .ids import AgentId, CallId, MessageId, TurnId
+    from .ids import AgentId, CallId, MessageId
     from .messages import Outcome, Queued
     from .output import OutputSpec
     from .points import TurnSpec
-    from .tools import Toolbox
 
 
 class Keeper(Protocol):
@@ -67,9 +67,6 @@ class Keeper(Protocol):
 
     def turn_begins(self, actor: Actor) -> None:
         """A turn begins, or goes on."""
-
-    async def release(self, actor: Actor) -> None:
-        """Queue messages again that an abort holds."""
 
     def turn_over(self, actor: Actor, over: Over) -> None:
         """A turn ended: tell those who wait."""
@@ -103,7 +100,6 @@ class Actor:
         calls: rows of calls as they were read, None where the store knows better. unknown: as `TurnState` has it.
         stale: a commit failed that may have been written; the store is read before anything rests on memory (TRN-1).
         behind: the store has messages waiting that the mailbox does not show yet.
-        crashed: the open turn was not left in order, and that is not counted yet. crashes: of the loop, in a row.
         run_open: a run is under way. last: the outcome of the last turn that ended in this process, or None.
     """
 
@@ -116,7 +112,6 @@ class Actor:
         "calls",
         "compacting",
         "conversation",
-        "crashed",
         "crashes",
         "intake",
         "keeper",
@@ -150,8 +145,7 @@ class Actor:
         self.run_open = row.open is not None
         self.stale = False
         self.behind = False
-        self.crashed = True
-        self.crashes = 0
+        self.crashes = Crashes(spec.limits.poison_limit)
         self.last: Outcome | None = None
         self.seq = 0
         self.active = False
@@ -245,7 +239,11 @@ class Actor:
                     await self._work()
                     self.keeper.settled(self)
                 except Exception as error:  # noqa: BLE001 - an actor's one supervision point: a bug in it is no end of all
-                    if not self._goes_on(error):
+                    again = self.crashes.goes_on(error)
+                    self.stale = True  # what is in memory may be half of something
+                    self.suspended = self.suspended if again else "crashed"
+                    self.keeper.crashed(self, error)
+                    if not again:
                         return
                 if not self.due:  # no checkpoint from here until it is passive (ACTOR-2)
                     return
@@ -256,18 +254,6 @@ class Actor:
                 self._compacted(NotCompacted(f"{self.path} was not compacted: it is {self.suspended or 'stopped'}"))
             self.keeper.passive(self)
 
-    def _goes_on(self, error: Exception) -> bool:
-        """Go on from the durable state, as often in a row as a turn may crash; then stop until somebody resumes it."""
-        self.stale = True
-        self.crashes += 1
-        again = not isinstance(error, StoreError) and self.crashes <= self.spec.limits.poison_limit
-        if again:
-            self.crashed = True
-        else:
-            self.suspended, self.crashes = "crashed", 0
-        self.keeper.crashed(self, error)
-        return again
-
     async def _work(self) -> None:
         while self.due:
             if self.mailbox.orders:
@@ -277,11 +263,7 @@ class Actor:
 
     async def _turn(self, cut: str | None = None, orders: tuple[Queued, ...] = ()) -> None:
         """Run a turn, or, with `cut`, only settle the open one, and claim `orders` with it."""
-        waited = await self._catch_up()
-        if self.mailbox.held and self.mailbox.wants_turn:
-            waited = True
-            await self.keeper.release(self)  # ABT-4: they join the turn that a later message asked for
-        if waited and cut is None and (not self.due or self.mailbox.orders):
+        if await self._ready() and cut is None and (not self.due or self.mailbox.orders):
             return  # something came while we read
         if cut is None and self.stale_decisions():
             await self.keeper.obey(self)
@@ -296,11 +278,11 @@ class Actor:
         look = host.look(sends=False)
         if self.calls:
             self.unknown = unknown_in(self.calls, look.toolbox)
-        calls = self._open_calls(look.toolbox) if resumed else ()
+        calls = open_calls(self.conversation, self.calls or (), look.toolbox) if resumed else ()
         last = self.conversation.last
         answer = last if resumed and isinstance(last, ResponseRecord) else None
-        owed = resumed and self._owed()
-        begin = Begin(host.now(), calls, owed, answer, more=at_once is not None, compact=alone, crashed=self.crashed)
+        owes, more = resumed and owed(self.conversation), at_once is not None
+        begin = Begin(host.now(), calls, owes, answer, more=more, compact=alone, crashed=self.crashes.uncounted)
         state = self._state(self.conversation, look.output)
         self.run_open |= not alone
         self.loop = loop = TurnLoop(host, state, self.conversation, self._compacted)
@@ -311,23 +293,10 @@ class Actor:
         try:
             over = await loop.run(begin)
         finally:
-            self.crashed = self.crashed and loop.row is row  # it is counted once recovery has written
-            self.row = loop.row
-            self.calls = () if self.row.open is None else None
-            self.unknown = loop.state.unknown
-            self.loop = None
-        if over.suspended is not None:
-            self.suspended = over.suspended
-            self.stale = over.failure is not None
-        elif over.outcome is None:
-            self.behind = self.row.singly != row.singly  # its messages wait again (CON-6)
-        elif not resumed or (row.open is not None and row.open.consumed):
-            self.crashes = 0
+            self._take_over(loop, row)
         if loop.over is None:
-            await self._left()
-        aborted = over.outcome is not None and over.outcome.status is Status.ABORTED
-        if self.compacting and aborted:  # ABT-4
-            self._compacted(NotCompacted(f"{self.path} was not compacted: it was aborted"))
+            self.row = await leave_in_order(host, self.row)
+        self._ended(over, row)
         self.keeper.turn_over(self, over)
         if self.spec.hooks:
             await self._after_turn(over)
@@ -340,6 +309,27 @@ class Actor:
             await self.keeper.after_turn(self, over)
         self._behind = None
 
+    def _take_over(self, loop: TurnLoop, before: AgentRow) -> None:
+        """What the loop left behind, however it ended."""
+        self.crashes.ran(before, loop.row)
+        self.row = loop.row
+        self.calls = () if self.row.open is None else None
+        self.unknown = loop.state.unknown
+        self.loop = None
+
+    def _ended(self, over: Over, before: AgentRow) -> None:
+        """What the end of a turn means for the next."""
+        if over.suspended is not None:
+            self.suspended = over.suspended
+            self.stale = over.failure is not None
+        elif over.outcome is None:
+            self.behind = self.row.singly != before.singly  # its messages wait again (CON-6)
+        else:
+            self.crashes.ended(before)
+        aborted = over.outcome is not None and over.outcome.status is Status.ABORTED
+        if self.compacting and aborted:  # ABT-4
+            self._compacted(NotCompacted(f"{self.path} was not compacted: it was aborted"))
+
     def _state(self, conversation: Conversation, output: OutputSpec | None) -> TurnState:
         """The turn as it begins, or as the store has it open."""
         row = self.row
@@ -350,19 +340,18 @@ class Actor:
             new_run=row.open is None and not self.run_open,
             output=output if row.open is not None else None,
             unknown=self.unknown,
-            done=() if row.open is None else _done(conversation, turn_id(row.agent, row.open.number)),
+            done=() if row.open is None else done(conversation, turn_id(row.agent, row.open.number)),
             compacting=Compacting(ASKED) if self.compacting else NO_COMPACTION,
         )
 
-    async def _left(self) -> None:
-        """The turn was cut off, but in order: to go on with it is no crash (CON-6)."""
-        row = self.row
-        if row.open is None or row.open.left:
-            return
-        left = evolve(row, open=evolve(row.open, left=True))
-        with suppress(StoreError):  # then it counts as one
-            await self.keeper.host.commit((Put(left),))
-            self.row = left
+    async def _ready(self) -> bool:
+        """Catch up, and let held messages join what a later one asked for (ABT-4). Returns whether it waited."""
+        waited = await self._catch_up()
+        if not (self.mailbox.held and self.mailbox.wants_turn):
+            return waited
+        move = Move(self.path, (ReceiptState.HELD,), ReceiptState.QUEUED)
+        await self.keeper.host.commit((move,))
+        return True
 
     async def _catch_up(self) -> bool:
         """Read what memory does not have, or cannot be sure of. Returns whether anything was read."""
@@ -438,33 +427,6 @@ class Actor:
         finally:
             self.active = False
 
-    def _owed(self) -> bool:
-        """Whether a turn found open owes a response, by the last durable record (REC-1)."""
-        assert self.conversation is not None, "it was read"
-        last = self.conversation.last
-        if isinstance(last, ResponseRecord):
-            return owes_response(last)
-        return isinstance(last, NoteRecord) or owes_response(last)
-
-    def _open_calls(self, toolbox: Toolbox) -> tuple[CallView, ...]:
-        """The calls of the batch that the store has open, with their tools, in call order."""
-        assert self.conversation is not None, "it was read"
-        last = self.conversation.last
-        if not isinstance(last, ResponseRecord):
-            return ()
-        rows = {row.call: row for row in self.calls or ()}
-        return tuple(found(block, rows.get(block.id), toolbox) for block in last.calls)
-
     def __repr__(self) -> str:
         state = "active" if self.active else "passive"
         return f"<Actor {self.path} {state}, {self.mailbox.statistics()}>"
-
-
-def _done(conversation: Conversation, turn: TurnId) -> tuple[tuple[CallId, str, str], ...]:
-    """The calls of a turn found open that are settled in its conversation: what its report lists."""
-    done = [
-        (record.call, record.name, record.status.value)
-        for record in conversation.window()
-        if isinstance(record, ResultRecord) and record.turn == turn
-    ]
-    return tuple(done[-CALLS_LISTED:])

@@ -124,19 +124,12 @@ class Kernel:
                     self._apply(operation, value)
 
         try:
-            return await self.store.commit(ChangeSet(tree, epoch, self._timed(operations)), then)
+            return await self.store.commit(ChangeSet(tree, epoch, _timed(operations, self.wall)), then)
         except StoreError:
             for operation in operations:
                 if isinstance(operation, Enqueue) and operation.envelope.to in self.actors:
                     self.nursery.start_soon(self._catch_up, operation.envelope.to)
             raise
-
-    def _timed(self, operations: tuple[Operation, ...]) -> tuple[Operation, ...]:
-        """The operations, with the time of death of those messages that die."""
-        if not any(type(one) is Move and one.to is ReceiptState.DEAD for one in operations):
-            return operations
-        at = self.wall()
-        return tuple([evolve(one, at=at) if type(one) is Move and one.at is None else one for one in operations])
 
     async def store_counter(self, name: str) -> int:
         """The next value of a counter that all processes share, from 1."""
@@ -201,7 +194,7 @@ class Kernel:
             if to is ReceiptState.HELD:
                 actor.mailbox.hold(messages)
             else:
-                self.replies.unclaimed(messages)
+                self.replies.claimed(messages, None)
                 actor.mailbox.release(messages)
                 actor.behind = actor.behind or not all(actor.mailbox.has(message) for message in messages)
                 actor.wake()
@@ -373,3 +366,11 @@ class Kernel:
 
 def _aborts(actor: Actor) -> tuple[Queued, ...]:
     return tuple(queued for queued in actor.mailbox.control if queued.envelope.purpose is Purpose.ABORT)
+
+
+def _timed(operations: tuple[Operation, ...], wall: Callable[[], float]) -> tuple[Operation, ...]:
+    """The operations, with the time of death of those messages that die."""
+    if not any(type(one) is Move and one.to is ReceiptState.DEAD for one in operations):
+        return operations
+    at = wall()
+    return tuple([evolve(one, at=at) if type(one) is Move and one.at is None else one for one in operations])

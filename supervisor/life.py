@@ -67,11 +67,6 @@ class Life:
         """Take row, calls and mailbox from the store anew."""
         await self._kernel.refresh(actor)
 
-    async def release(self, actor: Actor) -> None:
-        """Queue messages again that an abort holds (ABT-4)."""
-        move = Move(actor.path, (ReceiptState.HELD,), ReceiptState.QUEUED)
-        await self._kernel.commit(tree_of(actor.path), (move,))
-
     async def obey(self, actor: Actor) -> None:
         """Control messages that no turn carried out: an abort or a decision that came too late, a close, a kill."""
         if stale := actor.stale_decisions():

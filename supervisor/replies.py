@@ -15,7 +15,7 @@ from actors.errors import CallboardError, InternalError
 from actors.waiting import Need
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Container, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Iterable
 
     from actors.frames import Frames
     from actors.ids import AgentId, MessageId, TurnId
@@ -122,18 +122,17 @@ class Replies:
 
     # -- what ends waits -------------------------------------------------------------------------------------------
 
-    def claimed(self, messages: Iterable[MessageId], turn: TurnId) -> None:
-        """An open turn consumed messages: its outcome is their reply."""
-        self._consumed.setdefault(turn, []).extend(messages)
-
-    def unclaimed(self, messages: Container[MessageId]) -> None:
-        """Messages wait again: the turn that had consumed them is not their reply (CON-6)."""
-        for turn, claimed in tuple(self._consumed.items()):
+    def claimed(self, messages: Collection[MessageId], turn: TurnId | None) -> None:
+        """An open turn consumed messages: its outcome is their reply. None: they wait again, and no turn's is."""
+        if turn is not None:
+            self._consumed.setdefault(turn, []).extend(messages)
+            return
+        for was, claimed in tuple(self._consumed.items()):
             left = [message for message in claimed if message not in messages]
-            if len(left) < len(claimed):
-                self._consumed[turn] = left
-                if not left:
-                    del self._consumed[turn]
+            if left:
+                self._consumed[was] = left
+            else:
+                del self._consumed[was]
 
     def turn_over(self, outcome: Outcome) -> None:
         """A turn ended."""

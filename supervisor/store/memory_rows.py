@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import attrs
 
 from actors.changes import AgentRow, Intake
 from actors.ids import AgentId, MessageId, TurnId
-from actors.messages import Envelope, Lane, ReceiptState
+from actors.messages import Envelope, Lane, LaneBound, ReceiptState
 from actors.transcript import Record
+
+from . import checks
+
+if TYPE_CHECKING:
+    from actors.errors import MailboxError
 
 
 @attrs.define(eq=False)
@@ -55,3 +63,9 @@ class Agent:
         """How many messages of a sender wait in a lane, reserved places left out."""
         envelopes = [message.envelope for message in self.waiting.values()]
         return sum(one.sender == sender and one.lane is lane and not one.reserved for one in envelopes)
+
+    def refusal(self, envelope: Envelope, bound: LaneBound) -> MailboxError | None:
+        """Why a message is not accepted, or None."""
+        lane = self.lane(envelope.lane)
+        of_sender = partial(self.waiting_of, envelope.sender, envelope.lane)
+        return checks.refusal(envelope, bound, self.intake, depth=lane.depth, size_bytes=lane.size, of_sender=of_sender)

@@ -197,15 +197,7 @@ class Tables:
             if not checks.same_body(first.envelope, envelope):
                 raise checks.reused_key(envelope)
             return Placed(first.envelope.id, first.seq, again=True)
-        lane = agent.lane(envelope.lane)
-        refused = checks.refusal(
-            envelope,
-            operation.bound,
-            agent.intake,
-            depth=lane.depth,
-            size_bytes=lane.size,
-            of_sender=lambda: agent.waiting_of(envelope.sender, envelope.lane),
-        )
+        refused = agent.refusal(envelope, operation.bound)
         if refused is not None:
             raise refused
         if envelope.id in self.messages:

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from .store_mail import check_bounds, check_claims, check_dedupe, check_intake, check_moves, check_order, check_work
+from .store_mail import (
+    check_bounds,
+    check_claims,
+    check_dead_letters,
+    check_dedupe,
+    check_intake,
+    check_moves,
+    check_order,
+    check_share,
+    check_work,
+)
 from .store_rows import check_agents, check_awaiting, check_empty, check_keys, check_records, check_rows, check_text
 from .store_sets import check_cancelled, check_closed, check_conditions, check_fence, check_together, check_whole
 
@@ -32,6 +42,8 @@ CHECKS: Final[tuple[Callable[[Store], Awaitable[None]], ...]] = (
     check_intake,
     check_claims,
     check_moves,
+    check_dead_letters,
+    check_share,
     check_work,
     check_conditions,
     check_whole,

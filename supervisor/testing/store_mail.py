@@ -215,3 +215,54 @@ async def check_work(store: Store) -> None:
     assert await store.agents_with_work() == ()
     await hand(Claim(CHILD, (MessageId("m-1"),), turn_id(CHILD, 2)), Put(agent_row(CHILD, owes=True)))
     assert await store.agents_with_work() == (CHILD,)
+
+
+async def check_dead_letters(store: Store) -> None:
+    """The dead are listed by agent, with why and when; one that waits again is none, and expires no more (CON-6)."""
+    hand = Hand(store)
+    await hand.begin()
+    assert await store.dead_letters() == ()
+    names = [MessageId(name) for name in ("m-1", "m-2", "m-3")]
+    for name, to in zip(names, (CHILD, LEAD, LEAD), strict=True):
+        await hand.send(envelope(name, to, expires_ms=7, sender=CHILD))
+    await hand(Claim(LEAD, (names[1],), turn_id(LEAD, 1), "why it was taken"))
+    view = await store.message_state(names[1])
+    assert view is not None
+    assert view.reason == "why it was taken"
+    dead, queued = ReceiptState.DEAD, ReceiptState.QUEUED
+    await hand(Move(LEAD, (ReceiptState.CONSUMED,), dead, (names[1],), "poison", 12.5))
+    await hand(Move(LEAD, (queued,), dead, (names[2],), "expired"))
+    await hand.anyone(Move(CHILD, (queued,), dead, (names[0],), "expired", 9.0))
+    told = [(one.message, one.agent, one.reason, one.at, one.turn) for one in await store.dead_letters()]
+    first = (names[1], LEAD, "poison", 12.5, turn_id(LEAD, 1))
+    child = (names[0], CHILD, "expired", 9.0, None)
+    assert told == [first, (names[2], LEAD, "expired", None, None), child]
+    (only,) = await store.dead_letters(CHILD)
+    sent = envelope("m-1", CHILD)
+    assert (only.lane, only.content, only.sender) == (sent.lane, sent.content, CHILD)
+    assert [one.message for one in await store.dead_letters(LEAD, limit=2)] == [names[1], names[2]]
+    assert await store.dead_letters(AgentId("lead/chi")) == ()
+    assert await hand.anyone(Move(CHILD, (dead,), queued, (names[0],), "put back")) == ((names[0],),)
+    assert [one.message for one in await store.dead_letters()] == [names[1], names[2]]
+    stored = await store.load_agent(CHILD)
+    assert stored is not None
+    assert [(one.envelope.id, one.envelope.expires_ms) for one in stored.queued] == [(names[0], None)]
+
+
+async def check_share(store: Store) -> None:
+    """One agent has at most its share of a lane, whoever else waits there; reserved places and code are free of it."""
+    hand = Hand(store)
+    await hand.begin()
+    bound = LaneBound(messages=4, share=0.5)
+    for number in (1, 2):
+        await hand.send(envelope(f"a-{number}", sender=CHILD), bound)
+    await hand.refuses(MailboxFull, Enqueue(envelope("a-3", sender=CHILD), bound))
+    await hand.send(envelope("s-1", lane=Lane.STEER, sender=CHILD), bound)
+    await hand.send(envelope("r-1", sender=CHILD, reserved=True), bound)
+    await hand.send(envelope("b-1", sender=AgentId("lead/other")), bound)
+    await hand(Move(LEAD, (ReceiptState.QUEUED,), ReceiptState.WITHDRAWN, (MessageId("a-1"),)))
+    await hand.send(envelope("a-4", sender=CHILD), bound)
+    await hand.refuses(MailboxFull, Enqueue(envelope("a-5", sender=CHILD), bound))
+    await hand.send(envelope("c-1"), bound)
+    await hand.refuses(MailboxFull, Enqueue(envelope("c-2"), bound))
+    assert LaneBound(messages=1).of_one_sender == 1

@@ -283,3 +283,41 @@ def test_a_mailbox_is_its_messages_sorted(
         chosen = box.choose(Drain(mode, mode), sends=sends)  # type: ignore[arg-type]
         assert list(chosen) == (source if mode == "all" else source[:1])
         assert box.statistics().held == len(held)
+
+
+# -- messages with a time to live ------------------------------------------------------------------------------------
+
+
+def test_mail_4_what_has_expired_is_chosen_by_nobody_and_asks_for_no_turn() -> None:
+    """From the mark on it is as good as dead, but owed until that is written; what left is marked no more."""
+    box = Mailbox([message("a", seq=1, expires_ms=10), message("b", seq=2), message("c", seq=3, expires_ms=20)])
+    assert box.mortal.next_ms == 10
+    assert box.mortal.expire(9) == ()
+    assert box.mortal.expire(10) == ("a",)
+    assert ids(box.choose(Drain(send="all"), sends=True)) == ["b", "c"]
+    box.remove([MessageId("b")])
+    assert box.mortal.expire(30) == ("a", "c")
+    assert not box.wants_turn
+    assert box.choose(Drain(), sends=True) == ()
+    box.remove([MessageId("a"), MessageId("c")])
+    assert (box.mortal.next_ms, box.mortal.expired) == (None, set())
+
+
+def test_mail_4_a_held_message_expires_too() -> None:
+    """Neither mark asks for a turn; a message that has neither does."""
+    box = Mailbox([message("a", seq=1, expires_ms=10), message("b", seq=2)])
+    box.hold([MessageId("b")])
+    assert box.wants_turn
+    box.mortal.expire(10)
+    assert not box.wants_turn
+
+
+def test_con_6_core_a_message_on_its_last_try_enters_alone() -> None:
+    """Whatever the mode of its lane: as the head alone, and never behind another."""
+    for make in (message, lambda name, seq: steer(name, seq)):
+        box = Mailbox([make("a", seq=1), make("b", seq=2), make("c", seq=3)])
+        both = Drain(steer="all", send="all")
+        assert ids(box.choose(both, sends=True, singly=(MessageId("b"),))) == ["a"]
+        assert ids(box.choose(both, sends=True, singly=(MessageId("a"),))) == ["a"]
+        assert ids(box.choose(both, sends=True, singly=(MessageId("c"),))) == ["a", "b"]
+        assert ids(box.choose(both, sends=True)) == ["a", "b", "c"]

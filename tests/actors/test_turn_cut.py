@@ -8,7 +8,7 @@ from actors.changes import CallRow, CallState, Claim, OutcomeRow, Put
 from actors.content import text_of
 from actors.errors import Unavailable
 from actors.happenings import ResponseEnded, ToolEnded, TurnEnded
-from actors.messages import Lane, Purpose, Status
+from actors.messages import Lane, Purpose, Status, skipped_of
 from actors.moves import (
     Abandon,
     Begin,
@@ -197,6 +197,35 @@ def test_con_7_core_an_interrupted_batch_is_settled_before_the_steer() -> None:
     drive.ask(steer("s", 2))
     assert drive.shape == "MRrrrrrM"
     drive.check()
+
+
+def test_con_7_core_the_claim_of_the_steer_names_the_calls_that_it_ended() -> None:
+    """Those that run and those not started; not what had returned, nor for a steer that does not interrupt."""
+    drive = at(Phase.RUNNING)
+    ended = tuple(call.block.id for call in drive.state.calls if call.result is None)
+    drive.cut(None, outcomes=(drive.outcome(0),))
+    drive.ask(steer("s", 2), steer("stop", 3, interrupt=True))
+    first, second = drive.wrote(Claim)
+    assert (first.messages, first.reason) == (("s",), None)
+    assert (second.messages, skipped_of(second.reason)) == (("stop",), ended[1:])
+    assert len(ended) > 1
+    assert drive.written.open is not None
+    assert drive.written.open.skipped == ()
+    drive.check()
+
+
+def test_con_7_core_what_was_ended_is_kept_until_the_interrupting_steer_enters() -> None:
+    """A steer that goes first takes no name of it; nor does one that ended nothing."""
+    drive = at(Phase.RUNNING)
+    drive.cut(None)
+    drive.ask(steer("s", 2))
+    assert drive.written.open is not None
+    assert len(drive.written.open.skipped) > 1
+    assert [claim.reason for claim in drive.wrote(Claim)] == [None]
+    other = at(Phase.ASKING)
+    other.cut(None)
+    other.ask(steer("stop", 2, interrupt=True))
+    assert [claim.reason for claim in other.wrote(Claim)] == [None]
 
 
 def test_con_7_core_what_was_interrupted_is_still_owed_where_the_steer_is_withdrawn() -> None:

@@ -19,6 +19,7 @@ ANSWERING = "actors/answering.py"
 BATCHING, CUTTING, ANSWERS = "actors/batching.py", "actors/cutting.py", "actors/answers.py"
 COMPACTING, COMPACTION, SELECTING = "actors/compacting.py", "actors/compaction.py", "actors/selecting.py"
 MAILBOX, EVOLVE, PARKING = "actors/mailbox.py", "actors/evolve.py", "actors/parking.py"
+POISON = "actors/poison.py"
 
 MUTANTS = (
     # -- the conversation
@@ -133,22 +134,22 @@ MUTANTS = (
         "    if state.answer is not None:\n",
     ),
     Mutant("CON-1 steering does not go first", MAILBOX, "        if steers:\n", "        if steers and not sends:\n"),
-    Mutant("CON-2 mode of sends ignored", MAILBOX, 'drain.send == "one" or', ""),
+    Mutant("CON-2 mode of sends ignored", MAILBOX, 'if drain.send == "all" else tuple', "if True else tuple"),
     Mutant(
         "CON-2 mode of steers ignored",
         MAILBOX,
-        'tuple(steers) if drain.steer == "all" else (steers[0],)',
-        "tuple(steers)",
+        '_from_head(steers, singly) if drain.steer == "all" else',
+        "_from_head(steers, singly) if True else",
     ),
     Mutant(
         "a typed message is not alone",
         MAILBOX,
-        "            if queued.envelope.output is not None:\n                break\n",
-        "",
+        "if envelope.output is not None or",
+        "if",
     ),
     Mutant("MAIL-1 lane not sorted", MAILBOX, "lane.insert(index, queued)", "lane.append(queued)"),
-    Mutant("MAIL-3 early message enters", MAILBOX, "self._next is not None and seq > self._next", "False"),
-    Mutant("MAIL-3 read anew enters twice", MAILBOX, "            self._next = max(self._next, known + 1)\n", ""),
+    Mutant("MAIL-3 early message enters", MAILBOX, "self.next_seq is not None and seq > self.next_seq", "False"),
+    Mutant("MAIL-3 read anew enters twice", MAILBOX, "            self.next_seq = max(self.next_seq, known + 1)\n", ""),
     Mutant("MAIL-3 read anew loses", MAILBOX, "        kept |= {queued.seq: queued for queued in late}\n", ""),
     Mutant("MAIL-3 told again enters twice", MAILBOX, "        if seq < self._told:\n", "        if False:\n"),
     Mutant("MAIL-3 early one never enters", MAILBOX, "seq + 1\n        self._enter_early()", "seq + 1"),
@@ -167,10 +168,10 @@ MUTANTS = (
     Mutant(
         "ABT-4 held message asks for a turn",
         MAILBOX,
-        "return any(queued.envelope.id not in self.held for",
-        "return any(True for",
+        "        if not idle:  # the usual case",
+        "        if True:  # the usual case",
     ),
-    Mutant("ABT-4 release keeps the hold", MAILBOX, "        self.held.clear()\n", ""),
+    Mutant("ABT-4 release keeps the hold", MAILBOX, "self.held.difference_update(messages)", "pass"),
     Mutant("a removed message stays held", MAILBOX, "        self.held -= gone\n", ""),
     Mutant(
         "CON-3 conflict ends the turn", CUTTING, "isinstance(event.error, Conflict) and claiming", "False and claiming"
@@ -409,7 +410,6 @@ MUTANTS = (
         "if opened(state).step and not event.owed",
         "if False and not event.owed",
     ),
-    Mutant("REC tries not counted", TURN, "tries=turn_open.tries + crashed", "tries=turn_open.tries"),
     Mutant(
         "HOK-1 a failing hook fails nothing",
         TURN,
@@ -499,4 +499,25 @@ MUTANTS = (
     ),
     Mutant("SEL-3 the measure outlives its conversation", SELECTING, "summary=at, context=0", "summary=at"),
     Mutant("HOK-3 the stage does not land", SELECTING, "return choosing.staged, ", "return (), "),
+    # -- turns that crash again and again
+    Mutant("CON-6 never given up", POISON, "    if crashes >= limit:\n", "    if False:\n"),
+    Mutant("CON-6 given up a crash early", POISON, "crashes >= limit:", "crashes >= limit - 1:"),
+    Mutant("CON-6 never taken apart", POISON, "crashes == limit - 1 and", "False and"),
+    Mutant("CON-6 one alone taken apart", POISON, "len(turn_open.consumed) > 1", "len(turn_open.consumed) > 0"),
+    Mutant("CON-6 crash not counted", POISON, "row.open.tries + crashed(row, event)", "row.open.tries"),
+    Mutant("CON-6 leaving is a crash", POISON, " and not row.open.left", ""),
+    Mutant("CON-6 parking is a crash", POISON, " and row.suspended is None", ""),
+    Mutant("CON-6 letters not dead", POISON, "(*moves, *writes, *made.commit)", "(*writes, *made.commit)"),
+    Mutant("CON-6 apart but not queued", POISON, "(again, *writes, *commit", "(*writes, *commit"),
+    Mutant("CON-6 apart but not alone", POISON, "suspended=None, singly=singly)", "suspended=None)"),
+    Mutant("CON-6 started call harmless", POISON, "ResultStatus.ABORTED if harmless", "ResultStatus.ABORTED if True"),
+    Mutant("CON-6 unknown call not kept", POISON, "(*moves, *writes, *made", "(*moves, *made"),
+    Mutant("CON-6 last try not marked", ENDING, "max(opened(state).tries, state.spec", "min(opened(state).tries, state.spec"),
+    Mutant("CON-6 last try stays listed", ENDING, "if message not in taken])", "if True])"),
+    Mutant("CON-6 on its last try, with others", MAILBOX, " or envelope.id in singly:", ":"),
+    Mutant("CON-6 first try is the last", POISON, "0 < row.open.tries >=", "0 <= row.open.tries >="),
+    Mutant("CON-7 skipped not kept", CUTTING, "        _note_skipped(state, state.pending[kept:], settled)\n", ""),
+    Mutant("CON-7 skipped not claimed", ENDING, "said if one.interrupt else None", "None"),
+    Mutant("MAIL-4 expired is chosen", MAILBOX, "if queued.envelope.id not in self.mortal.expired]", "if True]"),
+    Mutant("MAIL-4 expired asks for a turn", MAILBOX, "            idle = idle | self.mortal.expired\n", "            pass\n"),
 )

@@ -50,6 +50,7 @@ FIRST = {
     "actors/evolve.py": "test_evolve",
     "actors/mailbox.py": "test_mailbox",
     "actors/parking.py": "test_approving",
+    "actors/poison.py": "test_poison",
 }
 TIMEOUT_S = 300
 REPORT = "report.txt"

@@ -1,0 +1,45 @@
+"""A turn found open, as the store has it: whether it owes an answer, its calls, and what its report lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .approving import found
+from .moves import CALLS_LISTED
+from .transcript import NoteRecord, ResponseRecord, ResultRecord, owes_response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .changes import CallRow
+    from .conversation import Conversation
+    from .ids import CallId, TurnId
+    from .moves import CallView
+    from .tools import Toolbox
+
+
+def owed(conversation: Conversation) -> bool:
+    """Whether a turn found open owes a response, by the last durable record (REC-1)."""
+    last = conversation.last
+    if isinstance(last, ResponseRecord):
+        return owes_response(last)
+    return isinstance(last, NoteRecord) or owes_response(last)
+
+
+def open_calls(conversation: Conversation, rows: Iterable[CallRow], toolbox: Toolbox) -> tuple[CallView, ...]:
+    """The calls of the batch that the store has open, with their tools, in call order."""
+    last = conversation.last
+    if not isinstance(last, ResponseRecord):
+        return ()
+    by_call = {row.call: row for row in rows}
+    return tuple(found(block, by_call.get(block.id), toolbox) for block in last.calls)
+
+
+def done(conversation: Conversation, turn: TurnId) -> tuple[tuple[CallId, str, str], ...]:
+    """The calls of a turn found open that are settled in its conversation: what its report lists."""
+    settled = [
+        (record.call, record.name, record.status.value)
+        for record in conversation.window()
+        if isinstance(record, ResultRecord) and record.turn == turn
+    ]
+    return tuple(settled[-CALLS_LISTED:])
