@@ -177,7 +177,7 @@ class Children:
         operations: tuple[Put | Enqueue, ...] = (Put(row, fresh=True),)
         content, message = start.content(), None
         if content is not None:
-            message = kernel.new_message_id()
+            message = task_message(path)
             sender = AgentId(start.parent) if start.parent else None
             pinned = isinstance(start.task, Pinned)
             envelope = Envelope(message, path, Lane.SEND, content, sender, pinned=pinned)
@@ -364,6 +364,11 @@ class Children:
     def ref(self, path: AgentId) -> AgentRef:
         """A handle."""
         return AgentRef(self._parts.desk, path)
+
+
+def task_message(path: AgentId) -> MessageId:
+    """The id of an agent's first task: made of its path, so that its report is found again."""
+    return MessageId(f"t-{path}")
 
 
 def _ordinal(path: AgentId) -> int:

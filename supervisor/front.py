@@ -13,6 +13,7 @@ from actors.ids import AgentId, MessageId, name_of, tree_of
 from actors.ref import AgentRef
 
 from .budgets import grant_row
+from .children import task_message
 from .letters import Letters
 from .roster import TOP
 from .starting import Start
@@ -94,7 +95,8 @@ class Supervisor:
     ) -> Report:
         """Start an agent, wait for its report: it lives in the caller's scope.
 
-        With `key`, the same key goes on where it was, or returns the stored report.
+        With `key`, the same key goes on where it was, or returns the stored report of this task, whatever the agent was
+        asked since.
 
         Raises:
             UsageError, LifecycleError, StoreError: see `start`; every outcome of the run itself is a report.
@@ -104,11 +106,22 @@ class Supervisor:
         ref = await self.start(agent, task, key=key, budget=budget)
         try:
             if key is not None:
+                answered = await self._answered(ref.path)
+                if answered is not None:
+                    return answered
                 await self._wake_tree(ref.path)
-            return await ref.wait_report()
+            last = await ref.wait_report()
+            return await self._answered(ref.path) or last
         except trio.Cancelled:
             await self._leave_scope(ref.path)  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
             raise
+
+    async def _answered(self, path: AgentId) -> Report | None:
+        """The report of the turn that answered an agent's task, whatever it was asked since."""
+        store = self._parts.kernel.store
+        view = await store.message_state(task_message(path))
+        row = None if view is None or view.turn is None else await store.outcome(view.turn)
+        return None if row is None else self._parts.desk.report(row.outcome)
 
     async def _leave_scope(self, path: AgentId) -> None:
         options = self._parts.options
