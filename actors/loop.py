@@ -87,8 +87,8 @@ class TurnLoop:
         self._asking = False
         self._driver = object()
         self._leaving = False
-        self._stream = trio.CancelScope()
-        self._waiting = trio.CancelScope()
+        self._stream: trio.CancelScope | None = None  # of a request, and of a wait for a place: made where there is one
+        self._waiting: trio.CancelScope | None = None
         self._nursery: trio.Nursery | None = None
         self.over: Over | None = None
 
@@ -223,7 +223,7 @@ class TurnLoop:
                     self._inbox.append(event)
                 case _:  # an answer is the collector's too; what else was asked is asked again
                     pass
-        self._waiting.cancel()
+        _cancel(self._waiting)
         now, claimed = self._host.now(), control()
         collector, self._collector = self._collector, None
         if collector is not None and self.state.phase in _ASKING:
@@ -275,11 +275,11 @@ class TurnLoop:
                     lambda: self._asks(generation),
                 )
             case CutStream():
-                self._stream.cancel()
+                _cancel(self._stream)
             case Abandon(ticket=ticket):
                 host.gate.abandon(cast("Ticket", ticket))
             case Over():
-                self._waiting.cancel()
+                _cancel(self._waiting)
                 self.over = action
                 self._wake()
             case CompactionOver(error=error):
@@ -306,12 +306,12 @@ class TurnLoop:
             models, size, tokens = wanted
             if action.wait:
                 assert self._nursery is not None, "a turn that asks is running"
-                self._waiting = trio.CancelScope()
+                self._waiting = scope = trio.CancelScope()
                 host.tell(AdmissionWaited, {"model": models[0].id if models else ""})
                 admit = partial(
                     host.gate.admit, host.agent, models, size, max_output_tokens=tokens, wrap_up=action.wrap_up
                 )
-                self._nursery.start_soon(self._admit_later, admit, self._generation)
+                self._nursery.start_soon(self._admit_later, admit, scope, self._generation)
                 return
             ticket = None
             if not host.left_behind():
@@ -326,9 +326,11 @@ class TurnLoop:
         else:
             self._inbox.appendleft(Admitted(host.now(), ticket, ticket.held))
 
-    async def _admit_later(self, admit: Callable[..., Awaitable[Ticket]], generation: int) -> None:
+    async def _admit_later(
+        self, admit: Callable[..., Awaitable[Ticket]], scope: trio.CancelScope, generation: int
+    ) -> None:
         host = self._host
-        with self._waiting:
+        with scope:
             await host.settle_left_behind()  # REQ-2
             try:
                 ticket = await admit(limits=self.state.spec.limits)
@@ -357,3 +359,8 @@ class TurnLoop:
                 self._answer(generation, await answered(host, self._conversation, action, collector, wanted))
         if generation == self._generation:  # the collector stays until the answer is taken in: a cut may come first
             self._asking = False
+
+
+def _cancel(scope: trio.CancelScope | None) -> None:
+    if scope is not None:
+        scope.cancel()
