@@ -150,6 +150,8 @@ def _demo(args: argparse.Namespace, argv: Sequence[str]) -> int:
 
 def _perform(program: Program, args: argparse.Namespace, argv: Sequence[str]) -> int:
     common = common_of(args)
+    if common.resume and common.store is not None and "://" not in common.store and not Path(common.store).exists():
+        raise UsageError(f"there is no store {common.store!r} to resume from; look at the path, or leave --resume out")
     screen = _screen(common)
     ending = trio.run(carry_out, program, args, common, screen)
     if ending.interrupted and (ending.report is None or ending.report.status != "done"):
