@@ -1,4 +1,4 @@
-"""A turn that crashed again and again: when it goes on, when its messages are taken apart, when they are dead (CON-6)."""
+"""A turn that crashed again and again: when it goes on, is taken apart, or is given up for good (CON-6)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def found(tries: int, *consumed: MessageId, crashed: bool = True, **fields: Any)
     limits = fields.pop("limits", {})
     reports_to = fields.pop("reports_to", None)
     row_ = open_row(tries=tries, consumed=consumed, asking=True, held=HELD, **fields)
-    drive = Drive(spec(reports_to=reports_to, **limits), row_, [MessageRecord(TURN, id_, (Text(id_),)) for id_ in consumed])
+    drive = Drive(
+        spec(reports_to=reports_to, **limits), row_, [MessageRecord(TURN, id_, (Text(id_),)) for id_ in consumed]
+    )
     drive.give(Begin(100.0, owed=True, crashed=crashed))
     return drive
 
@@ -58,10 +60,8 @@ def test_con_6_core_below_the_limit_a_turn_goes_on(tries: int, limit: int) -> No
 
 @pytest.mark.parametrize(("tries", "limit"), [(2, 3), (7, 3), (0, 1), (4, 5)])
 @pytest.mark.parametrize("consumed", [(ONE,), (ONE, TWO), ()])
-def test_con_6_core_at_the_limit_its_messages_are_dead(
-    tries: int, limit: int, consumed: tuple[MessageId, ...]
-) -> None:
-    """One commit: the letters are dead with the reason, the turn is failed with a note, and nothing is open any more."""
+def test_con_6_core_at_the_limit_its_messages_are_dead(tries: int, limit: int, consumed: tuple[MessageId, ...]) -> None:
+    """One commit: the letters are dead with the reason, the turn is failed with a note, and nothing is open."""
     drive = found(tries, *consumed, limits={"poison_limit": limit})
     expected = [Move(drive.state.row.agent, (CONSUMED,), DEAD, consumed, moves(drive)[0].reason)] if consumed else []
     assert moves(drive) == expected
@@ -134,9 +134,13 @@ def test_con_6_core_what_was_left_in_order_is_no_crash(how: str) -> None:
 
 
 def test_con_6_core_every_open_call_of_a_turn_that_is_given_up_has_a_result() -> None:
-    """Settled ones keep theirs, started ones may have taken effect, those not started are skipped; rows are cleared,
-    but for what ended unknown."""
-    states = [("look", CallState.SETTLED), ("write", CallState.STARTED), ("look", CallState.STARTED), ("write", CallState.PLANNED)]
+    """Settled ones keep theirs, started ones may have had effect, the rest is skipped; an unknown end keeps its row."""
+    states = [
+        ("look", CallState.SETTLED),
+        ("write", CallState.STARTED),
+        ("look", CallState.STARTED),
+        ("write", CallState.PLANNED),
+    ]
     calls = []
     for index, (name, state) in enumerate(states):
         block = CallBlock(CallId(f"{TURN}.1.{index}"), f"w{index}", name, "{}")
@@ -145,7 +149,12 @@ def test_con_6_core_every_open_call_of_a_turn_that_is_given_up_has_a_result() ->
     response = ResponseRecord(TURN, tuple(call.block for call in calls), Stop.TOOL_CALLS, "x")
     drive = Drive(spec(), open_row(tries=2, consumed=(ONE,)), [MessageRecord(TURN, ONE, (Text("one"),)), response])
     drive.give(Begin(100.0, tuple(calls), crashed=True))
-    assert [r.status.value for r in drive.records if isinstance(r, ResultRecord)] == ["ok", "unknown", "aborted", "skipped"]
+    assert [r.status.value for r in drive.records if isinstance(r, ResultRecord)] == [
+        "ok",
+        "unknown",
+        "aborted",
+        "skipped",
+    ]
     erased = [operation.prefix[0] for operation in drive.made.commit if isinstance(operation, Erase)]
     assert erased == [calls[0].block.id, calls[2].block.id, calls[3].block.id]
     (unknown,) = drive.wrote(CallRow)
