@@ -162,6 +162,10 @@ class Limits:
             self._check(name, getattr(self, name), 1)
         for name in ("output_repairs", "approvals", "first_event_s", "between_events_s", "hard_s"):
             self._check(name, getattr(self, name), 0)
+        seconds: object = self.approve_s
+        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
+            msg = f"Limits(approve_s=...) is seconds above 0, or None for no limit; got {seconds!r}"
+            raise UsageError(msg)
 
     @staticmethod
     def _check(name: str, value: object, least: int) -> None:

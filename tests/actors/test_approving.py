@@ -12,6 +12,7 @@ from actors import approving
 from actors.budget import Limits
 from actors.changes import AgentRow, CallRow, CallState, Claim, Erase
 from actors.content import text_of
+from actors.errors import UsageError
 from actors.evolve import evolve
 from actors.happenings import ApprovalAsked, ApprovalDecided, ToolEnded
 from actors.ids import CallId, MessageId
@@ -539,3 +540,12 @@ def test_a_view_is_what_its_row_says() -> None:
     for state in (PLANNED, STARTED):
         assert approving.found(block, attrs.evolve(row, state=state), BOX).decided
     assert not approving.found(block, attrs.evolve(row, state=STARTED, asking=None), BOX).decided
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), "60"])
+def test_a_deadline_that_cannot_be_meant_is_refused(seconds: Any) -> None:
+    """A request that would expire at once, or at no time of day, is refused where it is written."""
+    with pytest.raises(UsageError, match="approve_s"):
+        Limits(approve_s=seconds)
+    with pytest.raises(UsageError, match="approve_timeout"):
+        tool(delete.fn, approve_timeout=seconds)
