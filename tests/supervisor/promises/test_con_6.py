@@ -22,7 +22,7 @@ from actors import (
     call,
     tool,
 )
-from actors.changes import Append, Put
+from actors.changes import Append, CallRow, Put
 from actors.messages import ReceiptState
 from actors.transcript import MessageRecord, ResponseRecord, problems
 from tests.supervisor.promises.world import agent, has, messages, ops, quiet, said, texts, watched
@@ -264,7 +264,6 @@ async def test_con_6_calls_of_a_turn_that_is_given_up_are_paired(world: World, a
 
         async def before(one: ChangeSet) -> None:
             nonlocal crashes
-            rows = [put.row for put in ops(one, Put) if hasattr(put.row, "call")]
             settles = [put for put in ops(one, Put) if isinstance(put.row, CallRow) and put.row.result is not None]
             if settles and crashes < 2:
                 crashes += 1
