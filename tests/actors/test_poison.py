@@ -69,7 +69,9 @@ def test_con_6_core_at_the_limit_its_messages_are_dead(tries: int, limit: int, c
     assert (drive.written.open, drive.written.owes) == (None, False)
     assert drive.written.spent.model_calls == HELD.model_calls
     (outcome,) = drive.wrote(OutcomeRow)
-    assert (outcome.outcome.status, outcome.outcome.failure.kind) == (Status.FAILED, "crashed")
+    assert outcome.outcome.status is Status.FAILED
+    assert outcome.outcome.failure is not None
+    assert outcome.outcome.failure.kind == "crashed"
     note = drive.records[-1]
     assert isinstance(note, NoteRecord)
     assert note.kind == "failure"
