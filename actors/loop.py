@@ -158,11 +158,6 @@ class TurnLoop:
         """Compact at the next boundary."""
         self._push(CompactAsked(self._host.now()))
 
-    @property
-    def phase(self) -> Phase:
-        """What it waits for."""
-        return self.state.phase
-
     # -- inputs ----------------------------------------------------------------------------------------------------
 
     def _push(self, event: Input) -> None:

@@ -79,7 +79,7 @@ class Standing:
         if actor.suspended in PERSON:
             return not actor.due  # a decision, a wake or a steer may have come
         loop = actor.loop
-        if loop is None or loop.phase is not Phase.RUNNING or not loop.sleeping:
+        if loop is None or loop.state.phase is not Phase.RUNNING or not loop.sleeping:
             return False
         running = self._running(path)
         return bool(running) and all(self._waits(path, one) for one in running)
