@@ -109,7 +109,7 @@ class TurnLoop:
                 self._generation += 1
                 self._host.cancel_calls(tuple(call.block.id for call in self.state.calls))
         if self.over is None and not self._leaving:
-            raise InternalError(f"a turn of {self.row.agent} stopped in phase {self.state.phase}; nobody had stopped it")
+            raise InternalError(f"a turn of {self.row.agent} stopped in phase {self.state.phase}, not by anybody")
         return Over(CUT_OFF) if self.over is None else self.over
 
     async def _drive(self, event: Input | None, me: object) -> None:
