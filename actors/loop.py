@@ -76,20 +76,19 @@ class TurnLoop:
     ) -> None:
         self._host = host
         self._compacted = compacted
-        self.state = state
-        self.row = state.row
+        self.state, self.row = state, state.row
         self._conversation = conversation
         self._inbox: deque[Input] = deque()
         self._sleeper: trio.lowlevel.Task | None = None
         self._generation = 0
         self._cut: tuple[str | None, Callable[[], tuple[Queued, ...]]] | None = None
         self._collector: Collector | None = None
-        self._asking = False
+        self._asking = self._leaving = False
         self._driver = object()
-        self._leaving = False
         self._stream: trio.CancelScope | None = None  # of a request, and of a wait for a place: made where there is one
         self._waiting: trio.CancelScope | None = None
         self._nursery: trio.Nursery | None = None
+        self._admitted: Ticket | None = None  # the last one
         self.over: Over | None = None
 
     async def run(self, begin: Begin) -> Over:
@@ -108,6 +107,8 @@ class TurnLoop:
             if self.over is None:  # cut off: what runs in other nurseries hears of it from us
                 self._generation += 1
                 self._host.cancel_calls(tuple(call.block.id for call in self.state.calls))
+                if self._admitted is not None:  # whoever had it is gone; nothing, where a request was made with it
+                    self._host.gate.abandon(self._admitted)
         if self.over is None and not self._leaving:
             raise InternalError(f"a turn of {self.row.agent} stopped in phase {self.state.phase}, not by anybody")
         return Over(CUT_OFF) if self.over is None else self.over
@@ -319,6 +320,7 @@ class TurnLoop:
         if ticket is None:
             self._inbox.appendleft(MustWait(host.now()))
         else:
+            self._admitted = ticket
             self._inbox.appendleft(Admitted(host.now(), ticket, ticket.held))
 
     async def _admit_later(
@@ -335,6 +337,7 @@ class TurnLoop:
             if generation != self._generation or self.over is not None:
                 host.gate.abandon(ticket)
             else:
+                self._admitted = ticket
                 self._push(Admitted(host.now(), ticket, ticket.held))
 
     async def _ask(self, action: Ask | Summarise, generation: int) -> None:

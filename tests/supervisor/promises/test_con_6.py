@@ -404,3 +404,19 @@ async def test_con_6_a_loop_that_crashes_before_it_took_anything_stops(world: Wo
         world.spy.before = _nothing
         await sup.resume()
         assert (await receipt.wait_report()).text == "ok"
+
+
+async def test_con_6_a_crash_keeps_no_place_at_the_model(world: World, autojump_clock: MockClock) -> None:
+    """What a request was admitted with is given back when its claim meets a bug: the next try does not wait for it."""
+    async with world.open({"a": lambda _: "ok"}, permits=1) as sup, watched(sup) as log:
+        ref = await sup.start(agent())
+
+        async def before(one: ChangeSet) -> None:
+            if has(one, Append) and len(log.of(AgentCrashed)) < 2:
+                msg = "a bug"
+                raise RuntimeError(msg)
+
+        world.spy.before = before
+        with trio.fail_after(60):
+            assert (await ref.ask("hello")).text == "ok"
+        assert len(log.of(AgentCrashed)) == 2
