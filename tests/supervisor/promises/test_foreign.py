@@ -362,4 +362,4 @@ async def test_trn_3_a_turn_that_stops_by_itself_is_a_crash(memory: World, autoj
             await ref.ask("go")
         errors = [event.error for event in log.of(AgentCrashed)]  # one for each time that it was tried
         assert errors
-        assert all("nobody had stopped it" in error for error in errors)
+        assert all("not by anybody" in error for error in errors)
