@@ -53,8 +53,9 @@ def exported(path: Path) -> list[str] | None:
     """The names in a module's `__all__`, or None where it has none."""
     for node in tree_of(path).body:
         match node:
-            case ast.Assign(targets=[ast.Name(id="__all__")], value=value) | ast.AnnAssign(
-                target=ast.Name(id="__all__"), value=ast.expr() as value
+            case (
+                ast.Assign(targets=[ast.Name(id="__all__")], value=value)
+                | ast.AnnAssign(target=ast.Name(id="__all__"), value=ast.expr() as value)
             ):
                 return list(ast.literal_eval(value))
             case _:
@@ -111,7 +112,9 @@ def test_each_forbidden_thing_is_seen(text: str) -> None:
     assert len(list(said(text))) == 1
 
 
-@pytest.mark.parametrize("text", ["a/work/item", "the /home page", "once, and exactly so", "~/work/", "MAXXXL"])
+@pytest.mark.parametrize(
+    "text", ["a/" + "work/item", "the /home page", "once, and exactly so", "~/" + "work/", "MAXXXL"]
+)
 def test_what_only_looks_so_is_let_be(text: str) -> None:
     """Words that merely resemble a forbidden thing pass."""
     assert not list(said(text))
