@@ -1,4 +1,4 @@
-"""How long all of callboard takes to import, beside `import trio, attrs, cattrs`, in fresh interpreters that take turns.
+"""What importing all of callboard takes, beside `import trio, attrs, cattrs`, in fresh interpreters that take turns.
 
 `import supervisor` alone is lazy and says nothing: what `open_supervisor` and an agent need is imported here.
 

@@ -123,7 +123,9 @@ async def test_tol_6_an_exit_of_a_sync_tool_is_its_result(memory: World) -> None
 
 
 @every
-async def test_hok_1_whatever_an_observing_hook_raises_is_an_event(memory: World, raised: str, autojump_clock: MockClock) -> None:
+async def test_hok_1_whatever_an_observing_hook_raises_is_an_event(
+    memory: World, raised: str, autojump_clock: MockClock
+) -> None:
     """In the turn and behind it: an observer's error is told, and the answer comes."""
 
     class Bad(Hooks):
