@@ -96,7 +96,7 @@ class State(NamedTuple):
     """The store, the owners, and what only an observer sees.
 
     Seen by the observer: `effects`, how often each call's body ran, by turn; `asked`, requests sent; `answers` and
-    `copies` of each message; `taken_up`, how often the open turn was recovered; `wrong`, what a step did that it may not.
+    `copies` of each message; `taken_up`, how often the open turn was recovered; `wrong`, what a step did wrong.
     """
 
     owners: tuple[Owner, ...]
