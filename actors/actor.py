@@ -18,10 +18,11 @@ from .crashes import Crashes, leave_in_order
 from .errors import NotCompacted, Unavailable
 from .evolve import evolve
 from .ids import turn_id
+from .inputs import Begin
 from .loop import TurnLoop
 from .mailbox import Mailbox
 from .messages import Purpose, ReceiptState, Status
-from .moves import Begin, Over, TurnState
+from .moves import Over, TurnState
 from .parking import APPROVAL, PAUSED
 from .reopening import done, open_calls, owed
 from .transcript import ResponseRecord
@@ -271,8 +272,7 @@ class Actor:
         at_once = self._at_once(cut, orders)
         self.suspended = None
         assert self.conversation is not None, "it was read"
-        host = self.keeper.host
-        row = self.row
+        host, row = self.keeper.host, self.row
         resumed = row.open is not None
         alone = self.compacting and not (resumed or self.mailbox.wants_turn)
         look = host.look(sends=False)

@@ -9,7 +9,8 @@ from .errors import LimitReached
 from .fitting import Refusal
 from .happenings import ResponseEnded
 from .ids import turn_id
-from .moves import Look, Phase, Step, Tell, opened
+from .inputs import Phase
+from .moves import Look, Step, Tell, opened
 from .transcript import NoteRecord, Stop
 
 if TYPE_CHECKING:

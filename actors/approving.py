@@ -12,11 +12,12 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from . import batch
+from .callview import CallView
 from .changes import Asking, CallState
 from .evolve import evolve
 from .happenings import ApprovalAsked, ApprovalDecided
 from .messages import Decision, Verdict
-from .moves import CallView, Tell
+from .moves import Tell
 from .tools import Parsed
 from .transcript import ResultStatus
 
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .budget import Limits
+    from .callview import AnyTool
     from .changes import CallRow
     from .ids import CallId, TurnId
-    from .moves import Action, AnyTool, TurnState
+    from .moves import Action, TurnState
     from .tools import Toolbox
     from .transcript import CallBlock, ResultRecord
 

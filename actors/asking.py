@@ -13,8 +13,9 @@ from .errors import Exhausted, Malformed, ProviderError
 from .guarding import goes_on, safely_told
 from .happenings import AttemptDiscarded, ReasoningDelta, RequestStarted, TextDelta
 from .ids import turn_id
+from .inputs import Cut, Failed, Responded
 from .messages import Selection
-from .moves import Cut, Failed, Responded, opened
+from .moves import opened
 from .ports import BlockDone, ReasoningPiece, TextPiece, WireCall
 from .usage import Amounts
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from .callview import CallView
 from .changes import CallRow, CallState
 from .content import Text
 from .evolve import evolve
 from .fitting import Refusal
-from .moves import CallView
 from .tools import Effect
 from .transcript import ResultRecord, ResultStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .callview import CallOutcome
     from .content import Content
     from .ids import AgentId, TurnId
-    from .moves import CallOutcome
     from .tools import Toolbox
     from .transcript import CallBlock
 

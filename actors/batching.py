@@ -1,50 +1,24 @@
-"""A batch within its turn: the bounds it is held to, how it starts, what is told of it, how it is over."""
+"""A batch within its turn: how it starts, what is told of it, how it is over."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from . import approving, batch
-from .changes import CallRow, CallState, Put
+from .changes import CallRow, Put
 from .content import text_of
 from .happenings import ApprovalDecided, ToolEnded, ToolStarted
 from .ids import turn_id
+from .inputs import Phase
 from .messages import Verdict
-from .moves import CALLS_LISTED, CallView, Look, Phase, StartCall, Step, Tell, TurnState, opened
+from .moves import CALLS_LISTED, Look, StartCall, Step, Tell, TurnState, opened
 from .transcript import ResultStatus
 
 if TYPE_CHECKING:
+    from .callview import CallView
     from .changes import Operation
-    from .ids import CallId, TurnId
+    from .ids import CallId
     from .moves import Action
-
-
-def bounded(state: TurnState, turn: TurnId, calls: tuple[CallView, ...], granted: int | None) -> tuple[CallView, ...]:
-    """Refuse what is over a bound: calls per response, the budget's tool calls, the same failing call again."""
-    limits = state.spec.limits
-    after: list[CallView] = []
-    for index, call in enumerate(calls):
-        if call.state is not CallState.PLANNED:
-            after.append(call)
-        elif index >= limits.calls_per_response:
-            after.append(
-                batch.refuse(turn, call, f"Not run: only {limits.calls_per_response} calls at once are taken.")
-            )
-        elif granted is not None and sum(c.state is CallState.PLANNED for c in after) >= granted:
-            after.append(batch.refuse(turn, call, "Not run: the budget of tool calls is exhausted."))
-        elif (times := _failed_times(state, call)) >= limits.identical_failures:
-            text = f"Not run: this same call failed {times} times in a row. Do something else."
-            after.append(batch.refuse(turn, call, text))
-        else:
-            after.append(call)
-    return tuple(after)
-
-
-def _failed_times(state: TurnState, call: CallView) -> int:
-    for name, arguments, times in state.failures:
-        if name == call.block.name and arguments == call.block.arguments:
-            return times
-    return 0
 
 
 def starting(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
@@ -55,19 +29,6 @@ def starting(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
         actions.append(Tell(ToolStarted, {"call": block.id, "name": block.name, "arguments": block.arguments}))
         actions.append(StartCall(call))
     return tuple(actions)
-
-
-def count_failures(state: TurnState, ended: tuple[CallView, ...]) -> tuple[tuple[str, str, int], ...]:
-    """How often each call has failed in a row, with these that ended."""
-    counts = {(name, arguments): times for name, arguments, times in state.failures}
-    for call in ended:
-        key = (call.block.name, call.block.arguments)
-        status = call.result.status if call.result is not None else None
-        if status is ResultStatus.OK:
-            counts.pop(key, None)
-        elif status is not ResultStatus.SKIPPED:
-            counts[key] = counts.get(key, 0) + 1
-    return tuple((name, arguments, times) for (name, arguments), times in counts.items())
 
 
 def settled_tells(calls: tuple[CallView, ...]) -> tuple[Action, ...]:

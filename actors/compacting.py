@@ -28,14 +28,16 @@ from .errors import NotCompacted
 from .evolve import evolve
 from .happenings import CompactionEnded, CompactionStarted, RequestFailed
 from .ids import turn_id
-from .moves import Abandon, Admit, CutStream, Look, Over, Phase, Step, Tell, nothing_owed, opened
+from .inputs import Phase
+from .moves import Abandon, Admit, CutStream, Look, Over, Step, Tell, nothing_owed, opened
 
 if TYPE_CHECKING:
     from .changes import Operation
     from .compaction import NotSummarised, Summarised
     from .errors import CallboardError, ContextOverflow
+    from .inputs import Begin, Cut, Failed, Looked, NotAdmitted
     from .messages import Queued
-    from .moves import Action, Begin, Cut, Failed, Looked, NotAdmitted, TurnState
+    from .moves import Action, TurnState
 
 LEAST_SHARE: Final = 0.1
 """For the window's sake a compaction must replace at least this share of the limit: fixed parts cannot be freed."""

@@ -9,35 +9,23 @@ from typing import TYPE_CHECKING, Final
 
 from . import answers, approving, batch, compacting, ending
 from .batching import batch_over, settled_tells
+from .callview import CallView
 from .changes import CallState
 from .compaction import NO_COMPACTION
 from .errors import Conflict, Fenced
 from .evolve import evolve
 from .happenings import ResponseEnded
 from .ids import turn_id
+from .inputs import CommitFailed, Cut, Phase
 from .messages import failure_of
-from .moves import (
-    Abandon,
-    CallView,
-    CancelCalls,
-    CommitFailed,
-    Cut,
-    CutStream,
-    Look,
-    Over,
-    Phase,
-    Step,
-    Tell,
-    TurnState,
-    nothing_owed,
-    opened,
-)
+from .moves import Abandon, CancelCalls, CutStream, Look, Over, Step, Tell, TurnState, nothing_owed, opened
 from .transcript import ResultRecord, ResultStatus
 
 if TYPE_CHECKING:
     from .answers import Reading
     from .ids import CallId
-    from .moves import Action, Responded
+    from .inputs import Responded
+    from .moves import Action
     from .transcript import Record
 
 

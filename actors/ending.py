@@ -10,16 +10,18 @@ from .errors import Aborted, BudgetError, Exhausted
 from .evolve import evolve
 from .happenings import NoteWritten, TurnEnded
 from .ids import AgentId, MessageId, TurnId, run_id, turn_id
+from .inputs import Phase
 from .messages import CallDone, Envelope, Lane, LaneBound, Outcome, Purpose, Status, failure_of, skipped_reason
-from .moves import Abandon, Over, Phase, Step, Tell, opened
+from .moves import Abandon, Over, Step, Tell, opened
 from .transcript import MessageRecord, NoteRecord, record_bytes
 from .usage import MICROSECONDS, NOTHING, Amounts
 
 if TYPE_CHECKING:
     from .changes import AgentRow, OpenTurn, Operation
     from .errors import CallboardError
+    from .inputs import Cut
     from .messages import Failure, Queued
-    from .moves import Action, Cut, TurnState
+    from .moves import Action, TurnState
     from .transcript import Record
     from .usage import Usage
 

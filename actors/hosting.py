@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from .callview import CallOutcome, CallView
     from .changes import Operation, Values
     from .conversation import Window
     from .happenings import Event
     from .ids import AgentId, CallId
+    from .inputs import HookReturned, Looked
     from .messages import Selection
-    from .moves import CallOutcome, CallView, HookReturned, Looked
     from .output import OutputSpec
     from .points import Point
     from .ports import Gate, Model, ModelRequest

@@ -19,35 +19,18 @@ from .asking import Collector, admission, answered, summarised
 from .compaction import CompactAsked, CompactionOver, NotSummarised, Summarise
 from .errors import BudgetError, CallboardError, InternalError, ProviderError, UsageError
 from .happenings import AdmissionWaited
-from .moves import (
-    Abandon,
-    Admit,
-    Admitted,
-    Ask,
-    CallHook,
-    CallsReturned,
-    CancelCalls,
-    CommitFailed,
-    Cut,
-    CutStream,
-    Decided,
-    Look,
-    MustWait,
-    NotAdmitted,
-    Over,
-    Phase,
-    StartCall,
-    SuspendAsked,
-    Tell,
-)
+from .inputs import Admitted, CallsReturned, CommitFailed, Cut, Decided, MustWait, NotAdmitted, Phase, SuspendAsked
+from .moves import Abandon, Admit, Ask, CallHook, CancelCalls, CutStream, Look, Over, StartCall, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from .callview import CallOutcome, CallView
     from .conversation import Conversation
     from .hosting import Host
+    from .inputs import Begin, Input
     from .messages import Queued
-    from .moves import Action, Begin, CallOutcome, CallView, Input, TurnState
+    from .moves import Action, TurnState
     from .ports import Ticket
 
 

@@ -1,4 +1,4 @@
-"""A turn as data: its state, what comes in, and what it asks its shell to do.
+"""A turn as data: its state, and what it asks its shell to do. What comes in stands in `inputs.py`.
 
 `turn.step(state, input)` returns a `Step`: operations to commit first, and, once they are durable, the state that
 then holds and the actions that rest on them. If the commit fails, the old state stands and hears `CommitFailed`.
@@ -9,80 +9,28 @@ takes seven times as long to make, for it sets each field by a call.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
 
-from .changes import AgentRow, Asking, CallState, Operation
-from .compaction import NO_COMPACTION, CompactAsked, Compacting, CompactionOver, NotSummarised, Summarise, Summarised
-from .content import Content, Trust
-from .errors import CallboardError, Exhausted, ProviderError
+from .callview import CallView
+from .changes import AgentRow, Operation
+from .compaction import NO_COMPACTION, Compacting, CompactionOver, Summarise
+from .errors import CallboardError, Exhausted
 from .happenings import Event
 from .ids import CallId
+from .inputs import Phase, Responded
 from .messages import Failure, Outcome, Queued, Selection
 from .output import OutputSpec
 from .points import Point, TurnSpec
-from .ports import Served, WireCall
-from .selection import Choice, Choosing
+from .selection import Choosing
 from .tools import Toolbox
-from .transcript import (
-    CallBlock,
-    NoteRecord,
-    ReasoningBlock,
-    Record,
-    ResponseRecord,
-    ResultRecord,
-    ResultStatus,
-    TextBlock,
-)
-from .usage import NO_USAGE, NOTHING, Amounts, Usage
+from .transcript import NoteRecord, Record
+from .usage import NOTHING, Amounts
 
 if TYPE_CHECKING:
     from .changes import OpenTurn
-    from .tools import Tool
-
-    AnyTool: TypeAlias = Tool[..., object]
-
-
-class Phase(enum.StrEnum):
-    """What a turn is waiting for."""
-
-    OPENING = "opening"
-    HOOK = "hook"
-    LOOKING = "looking"
-    """for the mailbox"""
-    ADMITTING = "admitting"
-    """for the gate"""
-    ASKING = "asking"
-    """for the model"""
-    COMPACTING = "compacting"
-    """for a summary"""
-    RUNNING = "running"
-    """for tool calls"""
-    OVER = "over"
-
-
-class CallView(Struct, frozen=True):
-    """A call of the open batch.
-
-    Attributes:
-        tool, arguments: None where the call can never run; then `result` is set from the start.
-        keys: resource keys. exclusive: runs alone.
-        asking: what a person is shown, where it needs approval. decided: the person has decided.
-    """
-
-    block: CallBlock
-    state: CallState
-    tool: AnyTool | None = None
-    arguments: dict[str, object] | None = None
-    keys: tuple[str, ...] = ()
-    exclusive: bool = False
-    tries: int = 1
-    result: ResultRecord | None = None
-    asking: Asking | None = None
-    decided: bool = False
 
 
 class TurnState(Struct):
@@ -152,175 +100,6 @@ class TurnState(Struct):
     unknown: tuple[tuple[str, CallId], ...] = ()
     day_s: float = 0.0
 
-
-# -- what comes in -----------------------------------------------------------------------------------------------
-
-
-class Begin(Struct, frozen=True):
-    """The turn begins, or goes on after a restart.
-
-    Attributes:
-        open_calls: those that the store still had open, in call order. owed: the last record owes an answer.
-        last: the last record, where it is a response; it may be the answer. crashed: it was not left in order here.
-        more: a decision or a cut follows at once, so that it does not park. compact: it is for a compaction only.
-    """
-
-    now: float
-    open_calls: tuple[CallView, ...] = ()
-    owed: bool = False
-    last: ResponseRecord | None = None
-    more: bool = False
-    compact: bool = False
-    crashed: bool = True
-
-
-class HookReturned(Struct, frozen=True):
-    """A hook is done.
-
-    Attributes:
-        error: why the turn must fail, or None: an observer's failure is an event of the shell.
-        toolbox: chosen for the next request, or None.
-        note, staged: of a hook that hands the conversation over: its text, and what it writes beside the change.
-    """
-
-    now: float
-    error: CallboardError | None = None
-    toolbox: Toolbox | None = None
-    note: str = ""
-    staged: tuple[Operation, ...] = ()
-
-
-class Looked(Struct, frozen=True):
-    """The answer to `Look`: messages chosen by the drain modes, and what is in force for the next request.
-
-    `day_s`: seconds that make the time of day of `now`. `choice`: of the mail. `context_window`: in tokens, or None.
-    """
-
-    now: float
-    mail: tuple[Queued, ...]
-    toolbox: Toolbox
-    output: OutputSpec | None = None
-    day_s: float = 0.0
-    choice: Choice | None = None
-    context_window: int | None = None
-
-
-class Admitted(Struct, frozen=True):
-    """The gate has a place and the budget holds the estimate. `held`: what is reserved."""
-
-    now: float
-    ticket: object
-    held: Amounts
-
-
-class MustWait(Struct, frozen=True):
-    """The gate has no place now."""
-
-    now: float
-
-
-class NotAdmitted(Struct, frozen=True):
-    """The budget refused, or the request can never be admitted."""
-
-    now: float
-    error: CallboardError
-
-
-class Responded(Struct, frozen=True):
-    """The model's whole answer. `granted`: how many of its calls the budget admits, None for all."""
-
-    now: float
-    served: Served
-    spent: Amounts
-    granted: int | None = None
-
-
-class Failed(Struct, frozen=True):
-    """The request came to no answer, after all its attempts."""
-
-    now: float
-    error: ProviderError | Exhausted
-    usage: Usage = NO_USAGE
-    spent: Amounts = NOTHING
-
-
-class CallOutcome(Struct, frozen=True):
-    """What a tool gave."""
-
-    call: CallId
-    status: ResultStatus
-    content: Content
-    trust: Trust = Trust.TRUSTED
-
-
-class CallsReturned(Struct, frozen=True):
-    """Calls ended."""
-
-    now: float
-    outcomes: tuple[CallOutcome, ...]
-
-
-class Decided(Struct, frozen=True):
-    """Decisions on calls that wait for approval; one on a call that is settled already is left to the keeper."""
-
-    now: float
-    decisions: tuple[Queued, ...]
-
-
-class Cut(Struct, frozen=True):
-    """An abort, or a steer that interrupts, ends what is under way.
-
-    Attributes:
-        control: the abort's messages, to be claimed; empty for an interrupting steer.
-        reason: of the abort; None for a steer.
-        blocks: finished blocks of the response in progress; half: the text block that was being written.
-        usage, spent: of the request that was cut. outcomes: of calls that had returned, but were not taken in yet.
-    """
-
-    now: float
-    control: tuple[Queued, ...] = ()
-    reason: str | None = None
-    blocks: tuple[ReasoningBlock | TextBlock | WireCall, ...] = ()
-    half: str = ""
-    usage: Usage = NO_USAGE
-    spent: Amounts = NOTHING
-    cost_known: bool = True
-    model: str = ""
-    outcomes: tuple[CallOutcome, ...] = ()
-
-
-class SuspendAsked(Struct, frozen=True):
-    """Stop at the next commit; what is under way goes on until then."""
-
-    now: float
-
-
-class CommitFailed(Struct, frozen=True):
-    """The last commit did not happen; the state is as before it. `ticket`: the one that came with the failed step."""
-
-    now: float
-    error: CallboardError
-    ticket: object = None
-
-
-Input: TypeAlias = (
-    Begin
-    | HookReturned
-    | Looked
-    | Admitted
-    | MustWait
-    | NotAdmitted
-    | Responded
-    | Failed
-    | CallsReturned
-    | Decided
-    | Cut
-    | SuspendAsked
-    | CommitFailed
-    | CompactAsked
-    | Summarised
-    | NotSummarised
-)
 
 # -- what is asked of the shell ----------------------------------------------------------------------------------
 

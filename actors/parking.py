@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import approving, batch, ending
-from .batching import batch_over, count_failures, rows_of, settled_tells, starting
+from . import approving, batch, bounds, ending
+from .batching import batch_over, rows_of, settled_tells, starting
 from .changes import CallState, Claim
 from .errors import Unfinished
 from .ids import turn_id
+from .inputs import Phase
 from .messages import Status, failure_of
-from .moves import Phase, Step, opened
+from .moves import Step, opened
 
 if TYPE_CHECKING:
+    from .callview import CallView
     from .changes import Operation
+    from .inputs import Decided
     from .messages import Decision
-    from .moves import Action, CallView, Decided, TurnState
+    from .moves import Action, TurnState
 
 APPROVAL: Final = "approval"
 """Why a parked turn is suspended."""
@@ -85,7 +88,7 @@ def decided(state: TurnState, event: Decided) -> Step:
         approving.decided_tell(call, found[call.block.id]) for call in before if call.block.id in found
     ]
     ended = tuple(call for call in calls if call.block.id in found and call.state is CallState.SETTLED)
-    state.calls, state.failures = calls, count_failures(state, ended)
+    state.calls, state.failures = calls, bounds.count_failures(state, ended)
     if not state.suspending:
         start_more(state)
     started = tuple(

@@ -23,9 +23,11 @@ from .transcript import NoteRecord, ResultStatus
 from .usage import NOTHING
 
 if TYPE_CHECKING:
+    from .callview import CallView
     from .changes import AgentRow, OpenTurn
     from .ids import TurnId
-    from .moves import Action, Begin, CallView, TurnState
+    from .inputs import Begin
+    from .moves import Action, TurnState
 
 CRASHED: Final = (
     "The host crashed while this call was running, time and again; the call was given up. " + batch.MAY_HAVE

@@ -11,10 +11,10 @@ from .transcript import NoteRecord, ResponseRecord, ResultRecord, owes_response
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .callview import CallView
     from .changes import CallRow
     from .conversation import Conversation
     from .ids import CallId, TurnId
-    from .moves import CallView
     from .tools import Toolbox
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 import trio
 
+from .callview import CallOutcome
 from .content import Text, Trust, text_of
 from .guarding import goes_on, safely_told
-from .moves import CallOutcome
 from .tools import Effect
 from .transcript import ResultStatus
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from .calling import Context
+    from .callview import CallView
     from .frames import Frames
-    from .moves import CallView
     from .waiting import Frame
 
 Around: TypeAlias = "Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]"

@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING
 from .evolve import evolve
 from .happenings import SelectionChanged, SelectionRejected
 from .ids import turn_id
-from .moves import Abandon, CallHook, Look, Phase, Step, Tell, nothing_owed, opened
+from .inputs import Phase
+from .moves import Abandon, CallHook, Look, Step, Tell, nothing_owed, opened
 from .points import Point
 from .selection import OWN, Choosing
 from .transcript import SummaryRecord
 
 if TYPE_CHECKING:
     from .changes import Operation
+    from .inputs import HookReturned, Looked
     from .messages import Selection
-    from .moves import Action, HookReturned, Looked, TurnState
+    from .moves import Action, TurnState
 
 
 def settle(state: TurnState, event: Looked) -> Step | None:

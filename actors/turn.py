@@ -16,49 +16,42 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from msgspec.structs import replace
 
-from . import answering, answers, approving, batch, compacting, ending, parking, poison, selecting
-from .batching import batch_over, bounded, count_failures, rows_of, settled_tells, starting
+from . import answering, answers, approving, batch, bounds, compacting, ending, parking, poison, recovering, selecting
+from .batching import batch_over, rows_of, settled_tells, starting
 from .budget import Dimension
-from .changes import CallState, OpenTurn, Put
+from .changes import CallState, OpenTurn
 from .compaction import NO_COMPACTION, CompactAsked, NotSummarised, Summarised
 from .cutting import commit_failed, cut, keep_unrun
-from .errors import BudgetError, ContextOverflow, Exhausted, InternalError, LimitReached
+from .errors import ContextOverflow, Exhausted, InternalError
 from .evolve import evolve
 from .happenings import MessageConsumed, RequestFailed, TurnStarted
 from .ids import turn_id
-from .messages import Status
-from .moves import (
-    Admit,
+from .inputs import (
     Admitted,
-    Ask,
     Begin,
-    CallHook,
     CallsReturned,
-    CallView,
     CommitFailed,
     Cut,
     Decided,
     Failed,
     HookReturned,
     Input,
-    Look,
     Looked,
     MustWait,
     NotAdmitted,
     Phase,
     Responded,
-    Step,
     SuspendAsked,
-    Tell,
-    TurnState,
-    nothing_owed,
-    opened,
+    check_place,
 )
+from .messages import Status
+from .moves import Admit, Ask, CallHook, Look, Step, Tell, TurnState, nothing_owed, opened
 from .points import Point
-from .transcript import NoteRecord, Stop
+from .transcript import NoteRecord
 from .usage import NO_USAGE, NOTHING, Amounts
 
 if TYPE_CHECKING:
+    from .callview import CallView
     from .changes import Operation
     from .errors import CallboardError
     from .moves import Action
@@ -70,7 +63,7 @@ def step(state: TurnState, event: Input) -> Step:
     Raises:
         InternalError: this input has no place in this phase; the state is unchanged.
     """
-    _check_phase(state, event)
+    check_place(state.phase, event, state.row.agent)
     state = replace(state)  # TURN-4
     match event:  # the usual inputs first: each case is a call
         case Looked():
@@ -109,33 +102,6 @@ def step(state: TurnState, event: Input) -> Step:
             assert_never(event)
 
 
-_ANY: Final = frozenset(Phase) - {Phase.OPENING, Phase.OVER}
-_PHASES: Final[dict[type, frozenset[Phase]]] = {
-    Begin: frozenset({Phase.OPENING}),
-    HookReturned: frozenset({Phase.HOOK}),
-    Looked: frozenset({Phase.LOOKING}),
-    Admitted: frozenset({Phase.ADMITTING}),
-    MustWait: frozenset({Phase.ADMITTING}),
-    NotAdmitted: frozenset({Phase.ADMITTING}),
-    Responded: frozenset({Phase.ASKING}),
-    Failed: frozenset({Phase.ASKING}),
-    CallsReturned: frozenset({Phase.RUNNING}),
-    Decided: _ANY,
-    Cut: _ANY,
-    SuspendAsked: _ANY,
-    CommitFailed: _ANY | {Phase.OPENING},
-    CompactAsked: _ANY,
-    Summarised: frozenset({Phase.COMPACTING}),
-    NotSummarised: frozenset({Phase.ADMITTING, Phase.COMPACTING}),
-}
-
-
-def _check_phase(state: TurnState, event: Input) -> None:
-    if state.phase not in _PHASES[type(event)]:
-        msg = f"{type(event).__name__} has no place in phase {state.phase} of {state.row.agent}"
-        raise InternalError(msg)
-
-
 # -- opening -----------------------------------------------------------------------------------------------------
 
 
@@ -145,7 +111,7 @@ def _begin(state: TurnState, event: Begin) -> Step:
     state.since = event.now
     if row.open is not None:
         state.new_run = False
-        return poison.given_up(state, event) or _recover(state, row.open, event)
+        return poison.given_up(state, event) or recovering.go_on(state, event)
     if event.compact:
         return compacting.begin_alone(state, event)
     number = row.turns + 1
@@ -154,45 +120,6 @@ def _begin(state: TurnState, event: Begin) -> Step:
     state.row = evolve(row, turns=number, runs=run, open=OpenTurn(number, run), **fresh)
     first = Point.BEFORE_RUN if state.new_run else Point.BEFORE_TURN
     return _at(state, first, (Tell(TurnStarted, {}),))
-
-
-def _recover(state: TurnState, turn_open: OpenTurn, event: Begin) -> Step:
-    calls, again = batch.recover(approving.recovered(event.open_calls), turn_id(state.row.agent, turn_open.number))
-    state.row = evolve(
-        state.row,
-        owes=True,
-        suspended=None,
-        open=poison.found(state.row, event),
-        spent=state.row.spent + turn_open.held,  # BUD-7: a lost call is charged what it had reserved
-        run_spent=state.row.run_spent + turn_open.held,
-    )
-    if turn_open.alone:
-        return compacting.recovered(state)
-    began = Tell(TurnStarted, {})
-    if not calls:
-        return _go_on(state, event, began)
-    state.unknown = (*state.unknown, *approving.ended_unknown(calls))
-    state.owed, state.calls, state.phase = True, calls, Phase.RUNNING
-    started = parking.start_more(state)
-    changed = tuple(call for call, was in zip(state.calls, event.open_calls, strict=True) if call is not was)
-    writes = (Put(state.row), *rows_of(state, changed))
-    actions = (began, *settled_tells(changed), *starting((*again, *started)))
-    if batch.finished(state.calls):
-        return batch_over(state, writes, actions)
-    if parking.idle(state) and not event.more:
-        return parking.park(state, writes[1:], event.now, actions)
-    return Step(state, writes, actions)
-
-
-def _go_on(state: TurnState, event: Begin, began: Tell) -> Step:
-    """No call was open: an answer is owed, or it is there already, or nothing was taken yet (REC-1)."""
-    last, put = event.last, Put(state.row)
-    if opened(state).step and not event.owed and last is not None and last.stop is not Stop.INTERRUPTED:
-        state.owed, state.last_text = True, last.text
-        made = answering.answered(state, last.stop, event.now, began)
-        return Step(made.state, (put, *made.commit), made.actions, made.records)
-    state.owed, state.phase = event.owed or opened(state).step > 0, Phase.LOOKING
-    return Step(state, (put,), (began, Look(sends=not state.owed)))
 
 
 def _at(state: TurnState, point: Point, before: tuple[Action, ...] = ()) -> Step:
@@ -269,28 +196,15 @@ def _looked(state: TurnState, event: Looked) -> Step:
         return ending.fail(state, state.refused, event.now)
     if state.suspending:
         return ending.suspend(state, event.now, "leaving")
-    made = opened(state).step
-    limit = state.spec.limits.model_calls_per_turn
-    if made >= limit:
-        error = LimitReached(
-            f"{state.row.agent} made {made} model calls in one turn, and came to no answer;"
-            " raise Limits(model_calls_per_turn=...) or give a smaller task"
-        )
-        return ending.fail(state, error, event.now)
+    if (over := bounds.reached(state)) is not None:
+        return ending.fail(state, over, event.now)
     first = selecting.settle(state, event) or compacting.first(state, event)
     if first is not None:
         return first
-    if made == limit - 1 and limit > 1 and state.last_chance is None:
-        _last_chance(state, f"This is the last of {limit} model calls of this turn: answer now, without tools.")
+    bounds.near(state)
     if state.ticket is not None:
         return _claim(state, state.ticket, event.now)
     return _at(state, Point.PREPARE)
-
-
-def _last_chance(state: TurnState, text: str) -> None:
-    """Say to the model that a bound is near, before the bound is an error (TRN-7)."""
-    note = NoteRecord(turn_id(state.row.agent, opened(state).number), "limit", text)
-    state.last_chance, state.pending = text, (*state.pending, note)
 
 
 def _admit(state: TurnState, before: tuple[Action, ...] = ()) -> Step:
@@ -342,7 +256,7 @@ def _not_admitted(state: TurnState, event: NotAdmitted) -> Step:
         return _refuse(state, error, event.now)
     text = f"The budget is exhausted ({error.dimension}). Sum up what you have now, without tools."
     state.exhausted = error
-    _last_chance(state, text)
+    bounds.last_chance(state, text)
     return _admit(state)
 
 
@@ -410,7 +324,7 @@ def _take_response(state: TurnState, event: Responded) -> Step:
 def _batch(state: TurnState, calls: tuple[CallView, ...], event: Responded, tell: Tell, twice: tuple[str, ...]) -> Step:
     """The batch is committed, and the start of what may start, before any call runs (TOL-2, TOL-3)."""
     turn = turn_id(state.row.agent, opened(state).number)
-    calls = bounded(state, turn, calls, event.granted)
+    calls = bounds.bounded(state, turn, calls, event.granted)
     running = sum(call.state is CallState.PLANNED for call in calls)
     rows = 0 if running else state.invalid_rows + 1
     if running and event.granted is None:
@@ -418,7 +332,7 @@ def _batch(state: TurnState, calls: tuple[CallView, ...], event: Responded, tell
         state.row = evolve(row, spent=row.spent + counted, run_spent=row.run_spent + counted)
     state.calls, state.phase, state.invalid_rows, state.owed = calls, Phase.RUNNING, rows, True
     if state.last_chance is not None:
-        return _no_more(state, event.now, tell)
+        return bounds.no_more(state, event.now, tell)
     if twice:
         text = f"The call ids {', '.join(twice)} were used more than once; each was taken once, the first time."
         state.after_batch = NoteRecord(turn, "notice", text)
@@ -439,18 +353,6 @@ def _batch(state: TurnState, calls: tuple[CallView, ...], event: Responded, tell
     return Step(state, (*commit, *rows_of(state, state.calls)), (*tells, *starting(started)), records)
 
 
-def _no_more(state: TurnState, now: float, tell: Tell) -> Step:
-    """It was told that no call will be run, and calls: the bound becomes an error (TRN-7)."""
-    turn = turn_id(state.row.agent, opened(state).number)
-    calls = tuple(batch.refuse(turn, call, "Not run: no more calls are taken in this turn.") for call in state.calls)
-    state.calls = calls
-    batch_over(state, (), ())
-    error: BudgetError = state.exhausted or LimitReached(
-        f"{state.row.agent} went on calling tools after it was told: {state.last_chance}"
-    )
-    return ending.fail(state, error, now, tell, *settled_tells(calls))
-
-
 def _returned(state: TurnState, event: CallsReturned) -> Step:
     """Results are kept as they come, and enter the conversation in call order when the last is there (TOL-4)."""
     open_now = {call.block.id for call in state.calls if call.state is CallState.STARTED}
@@ -461,7 +363,7 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
     before = state.calls
     calls = batch.settle(before, turn, event.outcomes)
     ended = tuple([call for call, was in zip(calls, before, strict=True) if call is not was])
-    state.calls, state.failures = calls, count_failures(state, ended)
+    state.calls, state.failures = calls, bounds.count_failures(state, ended)
     tells = settled_tells(ended)
     started: tuple[CallView, ...] = ()
     if not state.suspending:

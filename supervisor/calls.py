@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
     from actors.agent import Agent
     from actors.budget import Budget
+    from actors.callview import CallOutcome, CallView
     from actors.changes import Operation
     from actors.conversation import Window
     from actors.happenings import Event
     from actors.hosting import DeliverCall
     from actors.ids import AgentId, CallId
-    from actors.moves import CallOutcome, CallView
     from actors.running import Around
     from actors.waiting import Frame
 

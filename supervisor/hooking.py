@@ -14,9 +14,9 @@ from actors.guarding import goes_on, safely_told, speaks
 from actors.happenings import HookFailed
 from actors.hooks import AROUND, METHODS, AroundCall, Compact, Moment, Send, Steer, answers, is_guard, method_of
 from actors.ids import run_id
+from actors.inputs import HookReturned
 from actors.letters import Letter
 from actors.messages import Lane
-from actors.moves import HookReturned
 from actors.points import Point
 from actors.tools import Parsed, toolbox
 from actors.waiting import Frame
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from actors.agent import Agent
+    from actors.callview import CallView
     from actors.changes import AgentRow, Operation
     from actors.happenings import Event
     from actors.hosting import DeliverHook
     from actors.ids import AgentId
-    from actors.moves import CallView
     from actors.tools import Toolbox
 
     from .calls import Calls

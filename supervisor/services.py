@@ -10,8 +10,8 @@ from actors.changes import AgentRow, Enqueue, Put
 from actors.errors import AgentClosed, Exhausted, UsageError
 from actors.happenings import ApprovalAsked, ApprovalDecided
 from actors.ids import request_id, tree_of, turn_id
+from actors.inputs import Looked
 from actors.messages import Purpose
-from actors.moves import Looked
 from actors.poison import last_try
 from actors.ports import ModelRequest, goes_along
 from actors.selection import OWN, Choice
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
     from actors.actor import Actor
     from actors.agent import Agent
+    from actors.callview import CallView
     from actors.changes import Operation, Values
     from actors.conversation import Window
     from actors.happenings import Event
     from actors.hosting import DeliverCall, DeliverHook
     from actors.ids import AgentId, CallId, TreeId
     from actors.messages import Queued, Selection
-    from actors.moves import CallView
     from actors.output import OutputSpec
     from actors.points import Point
     from actors.ports import Gate, Model

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, final
 
 from actors.errors import Unfinished
 from actors.ids import run_id, turn_id
+from actors.inputs import Phase
 from actors.messages import Outcome, Status, failure_of
-from actors.moves import Phase
 from actors.parking import APPROVAL, PAUSED
 
 if TYPE_CHECKING:

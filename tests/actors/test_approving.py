@@ -16,8 +16,9 @@ from actors.errors import UsageError
 from actors.evolve import evolve
 from actors.happenings import ApprovalAsked, ApprovalDecided, ToolEnded
 from actors.ids import CallId, MessageId
+from actors.inputs import Begin, Decided, Phase
 from actors.messages import Decision, Envelope, Lane, Purpose, Queued, Status, Verdict
-from actors.moves import Begin, Decided, Look, Over, Phase, StartCall
+from actors.moves import Look, Over, StartCall
 from actors.parking import APPROVAL
 from actors.tools import tool, toolbox
 from actors.transcript import ResultRecord, ResultStatus

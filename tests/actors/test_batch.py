@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 
 from actors import batch
+from actors.callview import CallOutcome, CallView
 from actors.changes import CallRow, CallState
 from actors.content import Image, Text, Trust, text_of
 from actors.evolve import evolve
 from actors.ids import AgentId, CallId, TurnId
-from actors.moves import CallOutcome, CallView
 from actors.transcript import CallBlock, ResultStatus
 from tests.actors.turnkit import TOOLS
 

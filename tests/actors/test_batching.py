@@ -5,13 +5,15 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from actors import batch, batching
+from actors import batch, batching, bounds
+from actors.callview import CallView
 from actors.changes import CallState, Put
 from actors.content import Text, text_of
 from actors.evolve import evolve
 from actors.happenings import ToolEnded, ToolStarted
 from actors.ids import CallId, TurnId
-from actors.moves import CALLS_LISTED, CallView, Look, Phase, StartCall, Tell, TurnState
+from actors.inputs import Phase
+from actors.moves import CALLS_LISTED, Look, StartCall, Tell, TurnState
 from actors.transcript import CallBlock, NoteRecord, ResultStatus
 from tests.actors.turnkit import open_row, spec
 
@@ -37,7 +39,7 @@ def state(**changes: object) -> TurnState:
 def test_bounded_leaves_what_is_settled_and_refuses_by_place_in_the_response() -> None:
     """An invalid call keeps its own reason, and takes its place."""
     calls = (view(0), settled(view(1), ERROR, "why"), view(2), view(3))
-    after = batching.bounded(state(), TURN, calls, None)
+    after = bounds.bounded(state(), TURN, calls, None)
     assert after[:3] == calls[:3]
     assert after[3].result is not None
     assert after[3].result.status is ResultStatus.REFUSED
@@ -47,14 +49,14 @@ def test_bounded_leaves_what_is_settled_and_refuses_by_place_in_the_response() -
 def test_bounded_runs_what_the_budget_grants(granted: int | None, run: int) -> None:
     """The first so many; a call settled before does not use a grant."""
     calls = (settled(view(9), ERROR), *(view(index) for index in range(2)), view(2))
-    after = batching.bounded(evolve(state(), spec=spec()), TURN, calls, granted)
+    after = bounds.bounded(evolve(state(), spec=spec()), TURN, calls, granted)
     assert [call.state for call in after[1:]] == [CallState.PLANNED] * run + [CallState.SETTLED] * (3 - run)
 
 
 def test_bounded_knows_a_failing_call_by_name_and_arguments() -> None:
     """The same name with other arguments is another call."""
     failed = state(failures=(("look", "{}", 2), ("look", '{"at": "b"}', 1)))
-    after = batching.bounded(failed, TURN, (view(0), view(1, "put"), view(2, "look", '{"at": "b"}')), None)
+    after = bounds.bounded(failed, TURN, (view(0), view(1, "put"), view(2, "look", '{"at": "b"}')), None)
     assert [call.state for call in after] == [CallState.SETTLED, CallState.PLANNED, CallState.PLANNED]
     assert after[0].result is not None
     assert "failed 2 times in a row" in text_of(after[0].result.content)
@@ -63,12 +65,12 @@ def test_bounded_knows_a_failing_call_by_name_and_arguments() -> None:
 def test_failures_are_counted_per_call_until_it_works() -> None:
     """Errors add up, a success forgets, a call that was skipped or has no result says nothing."""
     ended = (settled(view(0), ERROR), settled(view(1), ResultStatus.TIMEOUT), settled(view(2, "put"), OK))
-    counted = batching.count_failures(state(failures=(("put", "{}", 1), ("note", "{}", 1))), ended)
+    counted = bounds.count_failures(state(failures=(("put", "{}", 1), ("note", "{}", 1))), ended)
     assert {(name, arguments): times for name, arguments, times in counted} == {
         ("look", "{}"): 2,
         ("note", "{}"): 1,
     }
-    assert batching.count_failures(state(), (settled(view(0), ResultStatus.SKIPPED),)) == ()
+    assert bounds.count_failures(state(), (settled(view(0), ResultStatus.SKIPPED),)) == ()
 
 
 def test_starting_tells_a_call_before_it_starts() -> None:

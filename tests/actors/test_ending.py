@@ -8,8 +8,9 @@ from actors.content import Text, Trust
 from actors.errors import CallboardError, LimitReached
 from actors.evolve import evolve
 from actors.ids import AgentId, CallId, TurnId
+from actors.inputs import Cut, Phase
 from actors.messages import CallDone, Status
-from actors.moves import Abandon, Cut, CutStream, Over, Phase, Tell, TurnState
+from actors.moves import Abandon, CutStream, Over, Tell, TurnState
 from actors.transcript import MessageRecord, NoteRecord, ResponseRecord, Stop, TextBlock
 from actors.usage import NOTHING, Amounts, Usage
 from tests.actors.turnkit import HELD, SPENT, USAGE, exhausted, message, open_row, spec, steer

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actors.callview import CallView
 from actors.changes import CallRow, CallState, Enqueue, Erase, Move, OutcomeRow
 from actors.content import Text
 from actors.evolve import evolve
 from actors.happenings import NoteWritten, TurnEnded
 from actors.ids import CallId, MessageId, TurnId
+from actors.inputs import Begin
 from actors.messages import ReceiptState, Status
-from actors.moves import Begin, CallView, Look, Over
+from actors.moves import Look, Over
 from actors.poison import last_try
 from actors.transcript import CallBlock, MessageRecord, NoteRecord, ResponseRecord, ResultRecord, ResultStatus, Stop
 from actors.usage import NOTHING

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from actors.callview import CallOutcome
 from actors.changes import Append, CallRow, CallState, Erase
 from actors.content import Text, text_of
 from actors.errors import InternalError
 from actors.happenings import ResponseEnded, ToolEnded, ToolStarted
 from actors.ids import CallId
-from actors.moves import CallOutcome, CallsReturned, CancelCalls, Look, Phase, Responded, StartCall
+from actors.inputs import CallsReturned, Phase, Responded
+from actors.moves import CancelCalls, Look, StartCall
 from actors.tools import toolbox
 from actors.transcript import ResultRecord, ResultStatus
 from actors.turn import step

@@ -10,10 +10,7 @@ from actors.changes import Claim, OutcomeRow
 from actors.errors import InternalError, Unavailable, UsageError
 from actors.evolve import evolve
 from actors.happenings import TurnEnded, TurnStarted
-from actors.messages import Status
-from actors.moves import (
-    Abandon,
-    Admit,
+from actors.inputs import (
     Admitted,
     Begin,
     CallsReturned,
@@ -22,15 +19,15 @@ from actors.moves import (
     Decided,
     Failed,
     HookReturned,
-    Look,
     Looked,
     MustWait,
     NotAdmitted,
-    Over,
     Phase,
     Responded,
     SuspendAsked,
 )
+from actors.messages import Status
+from actors.moves import Abandon, Admit, Look, Over
 from actors.points import Point
 from actors.transcript import MessageRecord, record_bytes
 from actors.turn import step
@@ -51,7 +48,7 @@ from tests.actors.turnkit import (
 )
 
 if TYPE_CHECKING:
-    from actors.moves import Input
+    from actors.inputs import Input
 
 
 INPUTS: tuple[Input, ...] = (

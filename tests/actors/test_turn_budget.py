@@ -5,11 +5,8 @@ from __future__ import annotations
 import pytest
 
 from actors.happenings import NoteWritten, TurnEnded
+from actors.inputs import Failed, NotAdmitted
 from actors.messages import Status
-from actors.moves import (
-    Failed,
-    NotAdmitted,
-)
 from actors.transcript import ResultStatus
 from actors.usage import NOTHING, Amounts, Usage
 from tests.actors.turnkit import HELD, SPENT, USAGE, Drive, call, exhausted, message, row, spec, steer

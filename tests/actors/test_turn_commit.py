@@ -8,17 +8,8 @@ from actors.changes import Append, Claim, Put
 from actors.cutting import CONFLICTS_MAX
 from actors.errors import Conflict, Fenced, Unavailable
 from actors.happenings import MessageConsumed
-from actors.moves import (
-    Abandon,
-    Admitted,
-    Ask,
-    Look,
-    Looked,
-    NotAdmitted,
-    Over,
-    Phase,
-    Responded,
-)
+from actors.inputs import Admitted, Looked, NotAdmitted, Phase, Responded
+from actors.moves import Abandon, Ask, Look, Over
 from actors.transcript import MessageRecord
 from tests.actors.turnkit import (
     HELD,

@@ -24,22 +24,9 @@ from actors.compaction import (
 from actors.content import Trust
 from actors.errors import Broken, Conflict, ContextOverflow, InternalError, NotCompacted, Unavailable
 from actors.happenings import CompactionEnded, CompactionStarted, RequestFailed, TurnEnded, TurnStarted
+from actors.inputs import Begin, Failed, Looked, MustWait, NotAdmitted, Phase, Responded
 from actors.messages import Lane, Purpose, Status
-from actors.moves import (
-    Abandon,
-    Admit,
-    Begin,
-    CutStream,
-    Failed,
-    Look,
-    Looked,
-    MustWait,
-    NotAdmitted,
-    Over,
-    Phase,
-    Responded,
-    StartCall,
-)
+from actors.moves import Abandon, Admit, CutStream, Look, Over, StartCall
 from actors.points import TurnSpec
 from actors.transcript import Stop, SummaryRecord
 from actors.turn import step

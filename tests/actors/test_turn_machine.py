@@ -17,17 +17,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from actors.agent import Drain
 from actors.budget import Limits
+from actors.callview import CallOutcome
 from actors.changes import CallState
 from actors.compaction import CompactAsked, NotSummarised, Summarised, plan
 from actors.content import Text
 from actors.errors import Broken, ContextOverflow, InternalError, UsageError
 from actors.evolve import evolve
 from actors.ids import CallId
-from actors.messages import Lane, ReceiptState, Selection, Verdict
-from actors.moves import (
+from actors.inputs import (
     Admitted,
     Begin,
-    CallOutcome,
     CallsReturned,
     CommitFailed,
     Cut,
@@ -39,8 +38,8 @@ from actors.moves import (
     Phase,
     Responded,
     SuspendAsked,
-    TurnState,
 )
+from actors.messages import Lane, ReceiptState, Selection, Verdict
 from actors.points import Point, TurnSpec
 from actors.ports import Response, Served, WireCall
 from actors.transcript import ReasoningBlock, ResultStatus, Stop, TextBlock
@@ -51,6 +50,8 @@ from tests.actors.turnsim import NUMBER, Sim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from actors.moves import TurnState
 
 SEARCH = int(os.environ.get("CALLBOARD_SEARCH", "1"))
 FAULT = st.sampled_from([None] * 32 + ["lost", "applied", "fenced", "conflict"])

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from actors.callview import CallView
 from actors.changes import CallRow, CallState
 from actors.content import Text, text_of
 from actors.evolve import evolve
 from actors.happenings import ToolEnded, ToolStarted, TurnStarted
 from actors.ids import CallId, MessageId, TurnId
+from actors.inputs import Begin, Phase
 from actors.messages import Status
-from actors.moves import Begin, CallView, Look, Phase, StartCall
+from actors.moves import Look, StartCall
 from actors.output import output_spec
 from actors.transcript import CallBlock, MessageRecord, ResponseRecord, ResultRecord, ResultStatus, Stop, TextBlock
 from actors.usage import NOTHING, Amounts

@@ -5,10 +5,8 @@ from __future__ import annotations
 import attrs
 
 from actors.errors import Broken
+from actors.inputs import Failed
 from actors.messages import Lane, Purpose
-from actors.moves import (
-    Failed,
-)
 from actors.output import output_spec
 from tests.actors.turnkit import Drive, spec
 

@@ -8,16 +8,9 @@ import pytest
 from actors.changes import OutcomeRow
 from actors.errors import Broken, UsageError
 from actors.happenings import NoteWritten, RequestFailed, ResponseEnded, TurnEnded
+from actors.inputs import Begin, Failed, Looked, MustWait, NotAdmitted
 from actors.messages import Status
-from actors.moves import (
-    Abandon,
-    Begin,
-    Failed,
-    Looked,
-    MustWait,
-    NotAdmitted,
-    StartCall,
-)
+from actors.moves import Abandon, StartCall
 from actors.output import output_spec
 from actors.transcript import ReasoningBlock, ResponseRecord, ResultStatus, Stop
 from actors.usage import Amounts, Usage

@@ -6,30 +6,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from actors.agent import Drain
 from actors.budget import Limits
+from actors.callview import CallOutcome
 from actors.changes import AgentRow, Append, OpenTurn, Put
 from actors.content import Text
 from actors.errors import Exhausted, Unavailable
 from actors.evolve import evolve
 from actors.ids import AgentId, CallId, MessageId
-from actors.messages import Envelope, Lane, Queued
-from actors.moves import (
+from actors.inputs import (
     Admitted,
-    Ask,
     Begin,
-    CallOutcome,
     CallsReturned,
     CommitFailed,
     Cut,
     Looked,
     MustWait,
-    Over,
     Phase,
     Responded,
-    StartCall,
     SuspendAsked,
-    Tell,
-    TurnState,
 )
+from actors.messages import Envelope, Lane, Queued
+from actors.moves import Ask, Over, StartCall, Tell, TurnState
 from actors.points import TurnSpec
 from actors.ports import Response, Served, WireCall
 from actors.tools import tool, toolbox
@@ -53,8 +49,9 @@ if TYPE_CHECKING:
     from actors.changes import Operation
     from actors.errors import CallboardError
     from actors.happenings import Event
+    from actors.inputs import Input
     from actors.messages import Outcome
-    from actors.moves import Action, Input, Step
+    from actors.moves import Action, Step
     from actors.output import OutputSpec
     from actors.tools import Toolbox
     from actors.transcript import Record

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
-from actors import approving, moves
+from actors import approving, callview, inputs, moves
 from actors.changes import AgentRow, CallRow, CallState, ChangeSet, Claim, Enqueue, Move, OutcomeRow, Put
 from actors.compaction import ASKED, Compacting, CompactionOver, Summarise
 from actors.content import Text
@@ -26,9 +26,9 @@ from actors.happenings import (
     TurnEnded,
 )
 from actors.ids import MessageId, TreeId, turn_id
+from actors.inputs import Phase
 from actors.mailbox import Mailbox
 from actors.messages import Decision, Envelope, Lane, LaneBound, Purpose, Queued, ReceiptState, Selection, Verdict
-from actors.moves import Phase
 from actors.output import output_spec
 from actors.poison import last_try
 from actors.selection import OWN, Choice
@@ -102,7 +102,7 @@ class Sim:
         self.admit: moves.Admit | None = None
         self.hook = self.looking = False
         self.sends = False
-        self.running: dict[CallId, moves.CallView] = {}
+        self.running: dict[CallId, callview.CallView] = {}
         self.tickets: dict[str, str] = {}
         self.starts: Counter[CallId] = Counter()
         self.approved: set[str] = set()
@@ -181,7 +181,7 @@ class Sim:
         self.spent = without_time(found.spent)
         if opened is None:
             self.state = moves.TurnState(self.spec, found, len(records), new_run=new_run, unknown=unknown)
-            self.take(moves.Begin(self.now))
+            self.take(inputs.Begin(self.now))
             return
         self.spent += opened.held
         last = self.in_force.last
@@ -192,7 +192,7 @@ class Sim:
         self.state = moves.TurnState(self.spec, found, len(records), new_run=False, output=output, unknown=unknown)
         response = last if isinstance(last, ResponseRecord) else None
         self.take(
-            moves.Begin(self.now, calls, owed=bool(opened.step) and owes_response(last), last=response, more=more)
+            inputs.Begin(self.now, calls, owed=bool(opened.step) and owes_response(last), last=response, more=more)
         )
 
     @property
@@ -208,7 +208,7 @@ class Sim:
         found = self.stored.row
         self.spent = without_time(found.spent)
         self.state = moves.TurnState(self.spec, found, len(self.stored.records), compacting=Compacting(ASKED))
-        self.take(moves.Begin(self.now, compact=True))
+        self.take(inputs.Begin(self.now, compact=True))
 
     @property
     def awaiting(self) -> list[str]:
@@ -228,16 +228,16 @@ class Sim:
         self.write(Enqueue(envelope, LaneBound()), fenced=False)
         if verdict is Verdict.APPROVED:
             self.approved.add(call)
-        self.take(moves.Decided(self.now, tuple(queued for queued in self.mail if queued.envelope.id == name)))
+        self.take(inputs.Decided(self.now, tuple(queued for queued in self.mail if queued.envelope.id == name)))
 
-    def look(self) -> moves.Looked:
+    def look(self) -> inputs.Looked:
         """What the mailbox offers."""
         found = self.state.row if self.state is not None else self.stored.row
         alone = last_try(found, self.spec.limits.poison_limit)
         mail = () if alone else Mailbox(self.mail).choose(self.spec.drain, sends=self.sends, singly=found.singly)
         typed = mail[0].envelope.output if mail else None
         output = NUMBER if typed else None
-        return moves.Looked(self.now, mail, BOX, output, 0.0, self.choice(mail), self.window)
+        return inputs.Looked(self.now, mail, BOX, output, 0.0, self.choice(mail), self.window)
 
     def choice(self, mail: tuple[Queued, ...]) -> Choice | None:
         """What the mail chooses that does not hold yet: models `n…` take no other's conversation, `?` is not known."""
@@ -260,7 +260,7 @@ class Sim:
         self.running.clear()
         self.tickets = {name: "gone" if what == "held" else what for name, what in self.tickets.items()}
 
-    def take(self, event: moves.Input) -> None:
+    def take(self, event: inputs.Input) -> None:
         """One step: decide, commit, and perform what rests on the commit."""
         assert self.state is not None
         before = self.state
@@ -274,7 +274,7 @@ class Sim:
             except CallboardError as error:
                 self.spent -= cost_of(before, event)  # nothing of it is written; what is, is read again
                 ticket = None if made.state.ticket is before.ticket else made.state.ticket
-                made = step(before, moves.CommitFailed(self.now, error, ticket))
+                made = step(before, inputs.CommitFailed(self.now, error, ticket))
                 assert made.commit == ()
         self.state = made.state
         for action in made.actions:
@@ -380,7 +380,7 @@ class Sim:
         assert not self.open_request
         self.open_request = True
 
-    def start(self, call: moves.CallView) -> None:
+    def start(self, call: callview.CallView) -> None:
         """A call starts only from its row, and a once call once in its life."""
         found, tool = self.rows[call.block.id], call.tool
         assert found.state is CallState.STARTED, "TOL-3: on disk before it starts"
@@ -502,7 +502,7 @@ def without_time(spent: Amounts) -> Amounts:
     return spent - Amounts(active_us=spent.active_us)
 
 
-def cost_of(state: moves.TurnState, event: moves.Input) -> Amounts:
+def cost_of(state: moves.TurnState, event: inputs.Input) -> Amounts:
     """What an input says was spent."""
     if state.phase not in (Phase.ASKING, Phase.COMPACTING):
         return NOTHING

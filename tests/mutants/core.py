@@ -20,6 +20,7 @@ BATCHING, CUTTING, ANSWERS = "actors/batching.py", "actors/cutting.py", "actors/
 COMPACTING, COMPACTION, SELECTING = "actors/compacting.py", "actors/compaction.py", "actors/selecting.py"
 MAILBOX, EVOLVE, PARKING = "actors/mailbox.py", "actors/evolve.py", "actors/parking.py"
 POISON = "actors/poison.py"
+RECOVERING, BOUNDS = "actors/recovering.py", "actors/bounds.py"
 
 MUTANTS = (
     # -- the conversation
@@ -64,10 +65,10 @@ MUTANTS = (
     Mutant("TOL-3 pure does not run again", BATCH, "frozenset({Effect.ONCE, Effect.STORE})", "frozenset(Effect)"),
     Mutant("TOL-3 try not counted", BATCH, "tries=call.tries + 1", "tries=call.tries"),
     Mutant("TOL-3 unknown row erased", BATCHING, " and not _unknown(call)", ""),
-    Mutant("TOL-3 recovery does not start again", TURN, "*starting((*again, *started)))", "*starting(started))"),
+    Mutant("TOL-3 recovery does not start again", RECOVERING, "*starting((*again, *started)))", "*starting(started))"),
     Mutant(
         "TOL-3 recovery not written",
-        TURN,
+        RECOVERING,
         "writes = (Put(state.row), *rows_of(state, changed))",
         "writes = (Put(state.row),)",
     ),
@@ -126,7 +127,9 @@ MUTANTS = (
         "(tell, Look(sends=True)))  # steering",
     ),
     Mutant("CON-1 sends enter behind a batch", BATCHING, "Look(sends=False)", "Look(sends=True)"),
-    Mutant("CON-1 sends enter in recovery", TURN, "(began, Look(sends=not state.owed))", "(began, Look(sends=True))"),
+    Mutant(
+        "CON-1 sends enter in recovery", RECOVERING, "(began, Look(sends=not state.owed))", "(began, Look(sends=True))"
+    ),
     Mutant(
         "CON-1 steer behind an answer forgotten",
         TURN,
@@ -295,8 +298,8 @@ MUTANTS = (
     Mutant(
         "CLS-5 leaving turn goes on asking",
         TURN,
-        '    if state.suspending:\n        return ending.suspend(state, event.now, "leaving")\n    made',
-        "    made",
+        '    if state.suspending:\n        return ending.suspend(state, event.now, "leaving")\n    if (over',
+        "    if (over",
     ),
     Mutant(
         "CLS-5 cost of an empty response lost",
@@ -317,14 +320,19 @@ MUTANTS = (
     Mutant("ACC-6 report not sent", ENDING, "if state.spec.reports_to is not None:", "if False:"),
     Mutant("ACC-6 report takes no reserved place", ENDING, "reserved=True", "reserved=False"),
     # -- bounds
-    Mutant("TRN-7 model calls off by one", TURN, "if made >= limit:", "if made > limit:"),
-    Mutant("TRN-7 model not told of its last call", TURN, "if made == limit - 1 and", "if made == limit and"),
+    Mutant(
+        "TRN-7 model calls off by one",
+        BOUNDS,
+        "if made < state.spec.limits.model",
+        "if made <= state.spec.limits.model",
+    ),
+    Mutant("TRN-7 model not told of its last call", BOUNDS, "step == limit - 1 and", "step == limit and"),
     Mutant("TRN-7 tools offered at the last chance", TURN, "toolless=state.last_chance is not None", "toolless=False"),
     Mutant(
         "TRN-7 calls run after the last chance",
         TURN,
-        "    if state.last_chance is not None:\n        return _no_more",
-        "    if False:\n        return _no_more",
+        "    if state.last_chance is not None:\n        return bounds.no_more",
+        "    if False:\n        return bounds.no_more",
     ),
     Mutant("TRN-7 invalid responses off by one", TURN, "if rows >= state.spec", "if rows > state.spec"),
     Mutant(
@@ -334,10 +342,10 @@ MUTANTS = (
         "rows = state.invalid_rows + (not running)",
     ),
     Mutant(
-        "TRN-7 identical failures off by one", BATCHING, ">= limits.identical_failures", "> limits.identical_failures"
+        "TRN-7 identical failures off by one", BOUNDS, ">= limits.identical_failures", "> limits.identical_failures"
     ),
-    Mutant("TRN-7 success does not forget", BATCHING, "counts.pop(key, None)", "pass"),
-    Mutant("TRN-7 skipped counts as failed", BATCHING, "elif status is not ResultStatus.SKIPPED:", "else:"),
+    Mutant("TRN-7 success does not forget", BOUNDS, "counts.pop(key, None)", "pass"),
+    Mutant("TRN-7 skipped counts as failed", BOUNDS, "elif status is not ResultStatus.SKIPPED:", "else:"),
     Mutant("TRN-7 repairs off by one", ANSWERING, "if state.repairs >= bound", "if state.repairs > bound"),
     Mutant("TRN-7 half answer dressed as whole", ANSWERING, "    if stop in _STOPPED_SHORT:\n", "    if False:\n"),
     Mutant("TRN-7 pause taken for an end", ANSWERING, "    if stop is Stop.PAUSE_TURN:\n", "    if False:\n"),
@@ -350,12 +358,12 @@ MUTANTS = (
     ),
     Mutant(
         "calls per response off by one",
-        BATCHING,
+        BOUNDS,
         "index >= limits.calls_per_response",
         "index > limits.calls_per_response",
     ),
     # -- budgets
-    Mutant("BUD-2 calls over the grant run", BATCHING, "elif granted is not None and", "elif False and"),
+    Mutant("BUD-2 calls over the grant run", BOUNDS, "elif granted is not None and", "elif False and"),
     Mutant(
         "BUD-4 wrap-up after wrap-up",
         TURN,
@@ -369,15 +377,20 @@ MUTANTS = (
         "",
     ),
     Mutant(
-        "BUD-4 parked turn not written", ENDING, "and not state.pending and error is None:", "and not state.pending:"
+        "BUD-4 parked turn not written", ENDING, "and not state.row.owes and error is None:", "and not state.row.owes:"
     ),
     Mutant("BUD-6 time counted twice", ENDING, "    state.since = max(now, state.since)\n", ""),
-    Mutant("BUD-7 lost request not charged", TURN, "spent=state.row.spent + turn_open.held,", "spent=state.row.spent,"),
+    Mutant(
+        "BUD-7 lost request not charged",
+        RECOVERING,
+        "spent=state.row.spent + turn_open.held,",
+        "spent=state.row.spent,",
+    ),
     Mutant(
         "BUD-7 lost request charged again",
-        TURN,
-        "asking=False, held=NOTHING),\n        spent",
-        "asking=False),\n        spent",
+        POISON,
+        "left=False, asking=False, held=NOTHING)",
+        "left=False, asking=False)",
     ),
     Mutant("BUD-7 reservation not written", TURN, '"asking": True, "held": state.held,', '"asking": True,'),
     Mutant("BUD-7 granted calls not counted", TURN, "if event.granted else event.spent", "if False else event.spent"),
@@ -399,14 +412,14 @@ MUTANTS = (
     # -- recovery and purity
     Mutant(
         "REC-1 an open request is not owed",
-        TURN,
+        RECOVERING,
         "= event.owed or opened(state).step > 0, Phase.LOOKING",
         "= False, Phase.LOOKING",
     ),
-    Mutant("REC-1 an interrupted answer is one", TURN, " and last.stop is not Stop.INTERRUPTED", ""),
+    Mutant("REC-1 an interrupted answer is one", RECOVERING, " and last.stop is not Stop.INTERRUPTED", ""),
     Mutant(
         "REC-1 the answer that stands is asked again",
-        TURN,
+        RECOVERING,
         "if opened(state).step and not event.owed",
         "if False and not event.owed",
     ),
@@ -430,7 +443,7 @@ MUTANTS = (
         "back = (Abandon(event.ticket),) if event.ticket is not None else ()",
         "back = ()",
     ),
-    Mutant("an illegal input is taken", TURN, "    _check_phase(state, event)\n", ""),
+    Mutant("an illegal input is taken", TURN, "    check_place(state.phase, event, state.row.agent)\n", ""),
     # -- compaction and choices
     Mutant(
         "CMP-1 pending not committed first",
@@ -462,7 +475,7 @@ MUTANTS = (
     ),
     Mutant("CMP-6 mail not counted", COMPACTING, "context + ending.waiting_bytes(state) // BYTES", "context"),
     Mutant("REC-1 unseen results replaced", COMPACTION, "return at if record.calls else at + 1", "return at + 1"),
-    Mutant("REC-1 alone goes on as a turn", TURN, "    if turn_open.alone:\n", "    if False:\n"),
+    Mutant("REC-1 alone goes on as a turn", RECOVERING, "    if turn_open.alone:\n", "    if False:\n"),
     Mutant(
         "REQ-3 overflow for ever", TURN, "ContextOverflow) and state.compacting.overflow is None", "ContextOverflow)"
     ),
