@@ -108,7 +108,8 @@ def found(block: CallBlock, row: CallRow | None, box: Toolbox) -> CallView:
     if tool is None or not isinstance(parsed, Parsed) or (row is None and tool.needs_approval(parsed.arguments)):
         return view
     keys, exclusive = tool.keys(parsed.arguments)
-    return evolve(view, tool=tool, arguments=parsed.arguments, keys=keys, exclusive=exclusive)
+    repaired = parsed.repaired
+    return evolve(view, tool=tool, arguments=parsed.arguments, keys=keys, exclusive=exclusive, repaired=repaired)
 
 
 def unknown_in(rows: Iterable[CallRow], box: Toolbox) -> tuple[tuple[str, CallId], ...]:

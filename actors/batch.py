@@ -5,6 +5,7 @@ It decides over one response's calls; it knows no task, no clock and no store.
 
 from __future__ import annotations
 
+import enum
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -34,10 +35,18 @@ INVALID: Final = {
     "rejected_by_model_server": "The model server rejected this call. Nothing was run.",
 }
 MAY_HAVE: Final = "It may have taken effect: check before you repeat it."
-ABORTED: Final = "The run was aborted while this call was running. " + MAY_HAVE
-ABORTED_PURE: Final = "The run was aborted while this call was running."
-SKIPPED: Final = "Not run: the turn was stopped before this call started."
 UNKNOWN: Final = "The host stopped while this call was running; its outcome is unknown. " + MAY_HAVE
+
+
+class Why(enum.StrEnum):
+    """What ended calls that had no end of their own, as the model reads it."""
+
+    ABORT = "The run was aborted"
+    STEER = "A newer message interrupted the turn"
+    TIME = "The time for this turn was up"
+    FATAL = "A call beside this one failed, after which nothing more is started,"
+    HOOK = "A hook of this agent stopped the turn"
+    CRASH = "The turn was given up"
 
 
 def result(turn: TurnId, block: CallBlock, status: ResultStatus, content: Content | str) -> ResultRecord:
@@ -59,7 +68,7 @@ def view(turn: TurnId, block: CallBlock, toolbox: Toolbox) -> CallView:
     if isinstance(parsed, Refusal):
         return _refused(turn, block, parsed.text)
     keys, exclusive = tool.keys(parsed.arguments)
-    return CallView(block, CallState.PLANNED, tool, parsed.arguments, keys, exclusive)
+    return CallView(block, CallState.PLANNED, tool, parsed.arguments, keys, exclusive, repaired=parsed.repaired)
 
 
 def _refused(turn: TurnId, block: CallBlock, text: str) -> CallView:
@@ -111,26 +120,37 @@ def settle(calls: tuple[CallView, ...], turn: TurnId, outcomes: Iterable[CallOut
         if outcome is None or call.state is not CallState.STARTED:
             continue
         done = result(turn, call.block, outcome.status, outcome.content)
-        done = attrs.evolve(done, trust=outcome.trust) if outcome.trust is not done.trust else done
+        if outcome.trust is not done.trust or call.repaired:
+            done = attrs.evolve(done, trust=outcome.trust, repaired=call.repaired)
         after[index] = evolve(call, state=CallState.SETTLED, result=done)
         fatal |= outcome.status is not ResultStatus.OK and call.tool is not None and call.tool.fatal
-    return stop(tuple(after), turn, started=False) if fatal else tuple(after)
+    return stop(tuple(after), turn, Why.FATAL) if fatal else tuple(after)
 
 
-def stop(calls: tuple[CallView, ...], turn: TurnId, *, started: bool) -> tuple[CallView, ...]:
-    """All calls settled: those not started as skipped, and with `started` the running ones as aborted (ABT-3)."""
+def stop(calls: tuple[CallView, ...], turn: TurnId, why: Why) -> tuple[CallView, ...]:
+    """All calls settled: those not started as skipped, and the running ones as aborted (ABT-3).
+
+    A fatal call's failure leaves the running ones alone.
+    """
     after = []
     for call in calls:
         if call.state is CallState.PLANNED or call.state is CallState.AWAITING:
-            done = result(turn, call.block, ResultStatus.SKIPPED, SKIPPED)
+            done = result(turn, call.block, ResultStatus.SKIPPED, f"Not run: {_lower(why)} before this call started.")
             after.append(evolve(call, state=CallState.SETTLED, result=done))
-        elif call.state is CallState.STARTED and started:
+        elif call.state is CallState.STARTED and why is not Why.FATAL:
             harmless = call.tool is not None and call.tool.effect is Effect.PURE
-            done = result(turn, call.block, ResultStatus.ABORTED, ABORTED_PURE if harmless else ABORTED)
-            after.append(evolve(call, state=CallState.SETTLED, result=done))
+            text = f"{why} while this call was running." + ("" if harmless else f" {MAY_HAVE}")
+            after.append(evolve(call, state=CallState.SETTLED, result=result(turn, call.block, _CUT[why], text)))
         else:
             after.append(call)
     return tuple(after)
+
+
+_CUT: Final = {why: ResultStatus.TIMEOUT if why is Why.TIME else ResultStatus.ABORTED for why in Why}
+
+
+def _lower(text: str) -> str:
+    return text[0].lower() + text[1:]
 
 
 def recover(calls: tuple[CallView, ...], turn: TurnId) -> tuple[tuple[CallView, ...], tuple[CallView, ...]]:

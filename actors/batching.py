@@ -26,7 +26,8 @@ def starting(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
     actions: list[Action] = []
     for call in calls:
         block = call.block
-        actions.append(Tell(ToolStarted, {"call": block.id, "name": block.name, "arguments": block.arguments}))
+        values = {"call": block.id, "name": block.name, "arguments": block.arguments}
+        actions.append(Tell(ToolStarted, {**values, "repaired": call.repaired} if call.repaired else values))
         actions.append(StartCall(call))
     return tuple(actions)
 

@@ -22,7 +22,7 @@ class CallView(Struct, frozen=True):
 
     Attributes:
         tool, arguments: None where the call can never run; then `result` is set from the start.
-        keys: resource keys. exclusive: runs alone.
+        keys: resource keys. exclusive: runs alone. repaired: places of the arguments that were sent as JSON text.
         asking: what a person is shown, where it needs approval. decided: the person has decided.
     """
 
@@ -36,6 +36,7 @@ class CallView(Struct, frozen=True):
     result: ResultRecord | None = None
     asking: Asking | None = None
     decided: bool = False
+    repaired: tuple[str, ...] = ()
 
 
 class CallOutcome(Struct, frozen=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from . import answers, approving, batch, compacting, ending
+from .batch import Why
 from .batching import batch_over, settled_tells
 from .callview import CallView
 from .changes import CallState
@@ -45,7 +46,7 @@ def cut(state: TurnState, event: Cut) -> Step:
         actions += [CutStream(), *_keep_cut(state, event)]
     elif state.response is not None:
         response, state.response = state.response, None
-        actions += keep_unrun(state, response)
+        actions += keep_unrun(state, response, _why(event))
     elif state.phase is Phase.RUNNING:
         turn = turn_id(state.row.agent, opened(state).number)
         returned = batch.settle(state.calls, turn, event.outcomes)
@@ -53,7 +54,7 @@ def cut(state: TurnState, event: Cut) -> Step:
             actions += approving.steered_tells(returned)
             returned = approving.steered(turn, returned)
         running = tuple(call.block.id for call in returned if call.state is CallState.STARTED)
-        calls = batch.stop(returned, turn, started=True)
+        calls = batch.stop(returned, turn, _why(event))
         ended = tuple(call for call, was in zip(calls, state.calls, strict=True) if call is not was)
         state.calls = calls
         batch_over(state, (), ())
@@ -63,6 +64,10 @@ def cut(state: TurnState, event: Cut) -> Step:
         state.phase = Phase.LOOKING
         return Step(state, (), (*actions, Look(sends=nothing_owed(state))))
     return ending.abort(state, event, tuple(actions))
+
+
+def _why(event: Cut) -> Why:
+    return Why.STEER if event.reason is None else Why.ABORT
 
 
 def _settled(state: TurnState, event: Cut) -> set[CallId]:
@@ -93,23 +98,23 @@ def _keep_cut(state: TurnState, event: Cut) -> tuple[Action, ...]:
     turn_open = opened(state)
     turn = turn_id(state.row.agent, turn_open.number)
     reading = answers.interrupted(turn, turn_open.step, event.blocks, event.half, model=event.model, usage=event.usage)
-    return _keep(state, reading, event.spent.cost if event.cost_known else None)
+    return _keep(state, reading, _why(event), event.spent.cost if event.cost_known else None)
 
 
-def keep_unrun(state: TurnState, response: Responded) -> tuple[Action, ...]:
+def keep_unrun(state: TurnState, response: Responded, why: Why = Why.HOOK) -> tuple[Action, ...]:
     """A response stays that was whole, but that a hook was still looking at: what it asks for will not be done."""
     served, turn_open = response.served, opened(state)
     turn = turn_id(state.row.agent, turn_open.number)
     blocks = served.response.blocks
     reading = answers.interrupted(turn, turn_open.step, blocks, "", model=served.model, usage=served.usage)
-    return _keep(state, reading, served.cost)
+    return _keep(state, reading, why, served.cost)
 
 
-def _keep(state: TurnState, reading: Reading, cost: int | None) -> tuple[Action, ...]:
+def _keep(state: TurnState, reading: Reading, why: Why, cost: int | None) -> tuple[Action, ...]:
     """Finished calls that will not run are settled as skipped: no call stays without a result (TOL-1)."""
     record = reading.record
     planned = tuple(CallView(block, CallState.PLANNED) for block in reading.calls)
-    skipped = batch.stop(planned, record.turn, started=False)
+    skipped = batch.stop(planned, record.turn, why)
     kept: tuple[Record, ...] = (record, *batch.results(skipped)) if record.blocks else ()
     state.pending, state.last_text = (*state.pending, *kept), record.text or state.last_text
     values = {"stop": record.stop, "text": record.text, "usage": record.usage, "cost": cost, "model": record.model}

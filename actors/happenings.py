@@ -258,11 +258,12 @@ class RequestFailed(Event):
 
 @attrs.frozen(kw_only=True)
 class ToolStarted(Event):
-    """A call is on disk as started, and starts."""
+    """A call is on disk as started, and starts. `repaired`: as `ResultRecord` has it."""
 
     call: CallId
     name: str
     arguments: str
+    repaired: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

@@ -116,7 +116,7 @@ def _settled(state: TurnState, event: Begin) -> tuple[tuple[Action, ...], tuple[
     if not event.open_calls:
         return (began,), ()
     turn = turn_id(row.agent, turn_open.number)
-    state.calls = batch.stop(tuple(_crashed(turn, call) for call in event.open_calls), turn, started=False)
+    state.calls = batch.stop(tuple(_crashed(turn, call) for call in event.open_calls), turn, batch.Why.CRASH)
     changed = tuple(call for call, was in zip(state.calls, event.open_calls, strict=True) if call is not was)
     unknown = tuple(c for c in changed if c.result is not None and c.result.status is ResultStatus.UNKNOWN)
     writes = rows_of(state, unknown)

@@ -128,7 +128,10 @@ class ResponseRecord:
 
 @attrs.frozen
 class ResultRecord:
-    """The result of one call; results stand in call order, right behind their response (TRN-5)."""
+    """The result of one call; results stand in call order, right behind their response (TRN-5).
+
+    `repaired`: places of the arguments where a list or an object had been sent as JSON text, and was read as such.
+    """
 
     turn: TurnId
     call: CallId
@@ -137,6 +140,7 @@ class ResultRecord:
     status: ResultStatus
     content: Content
     trust: Trust = Trust.TRUSTED
+    repaired: tuple[str, ...] = ()
 
 
 @attrs.frozen

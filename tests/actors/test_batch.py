@@ -190,18 +190,18 @@ def test_a_failure_of_a_call_that_is_not_fatal_skips_nothing() -> None:
 def test_abt_3_core_stop_settles_by_what_had_begun() -> None:
     """Not started: skipped. Running: aborted, with a word on its effect. Settled: as it was."""
     calls = (view(0, SETTLED), view(1, STARTED), view(2, STARTED, "write"), view(3), view(4, STARTED, "gone"))
-    after = batch.stop(calls, TURN, started=True)
+    after = batch.stop(calls, TURN, batch.Why.ABORT)
     found = batch.results(after)
     assert batch.finished(after)
     aborted = ResultStatus.ABORTED
     assert [one.status for one in found] == [OK, aborted, aborted, ResultStatus.SKIPPED, aborted]
     assert [text_of(one.content) for one in found[1:]] == [
-        batch.ABORTED_PURE,
-        batch.ABORTED,
-        batch.SKIPPED,
-        batch.ABORTED,
+        "The run was aborted while this call was running.",
+        f"The run was aborted while this call was running. {batch.MAY_HAVE}",
+        "Not run: the run was aborted before this call started.",
+        f"The run was aborted while this call was running. {batch.MAY_HAVE}",
     ]
-    kept = batch.stop(calls, TURN, started=False)
+    kept = batch.stop(calls, TURN, batch.Why.FATAL)
     assert [call.state for call in kept] == [SETTLED, STARTED, STARTED, SETTLED, STARTED]
     assert not batch.finished(kept)
 

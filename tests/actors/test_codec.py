@@ -63,7 +63,7 @@ ALL = (
     File("f", "text/plain", "aGk="),
 )
 USAGE, AMOUNTS = Usage(1, 2, 3, 4, 5), Amounts(1, 2, 10**20, 4, 5, 6)
-RESULT = ResultRecord(TURN, CALL, "w1", "read", ResultStatus.TIMEOUT, (Text("late"),), Trust.EXTERNAL)
+RESULT = ResultRecord(TURN, CALL, "w1", "read", ResultStatus.TIMEOUT, (Text("late"),), Trust.EXTERNAL, ("paths",))
 OUTCOME = Outcome(
     AGENT, RunId("lead/child#2:r1"), TURN, Status.NEEDS_INPUT, text="so far", output="{}", output_type="Verdict",
     usage=USAGE, spent=AMOUNTS,

@@ -273,8 +273,8 @@ MUTANTS = (
     Mutant(
         "ABT-3 skipped told as aborted",
         BATCH,
-        "done = result(turn, call.block, ResultStatus.SKIPPED, SKIPPED)",
-        "done = result(turn, call.block, ResultStatus.ABORTED, SKIPPED)",
+        "done = result(turn, call.block, ResultStatus.SKIPPED, f",
+        "done = result(turn, call.block, ResultStatus.ABORTED, f",
     ),
     Mutant(
         "ABT-4 abort consumes chosen mail",
