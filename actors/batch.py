@@ -8,8 +8,6 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final
 
-import attrs
-
 from .callview import CallView
 from .changes import CallRow, CallState
 from .content import Text
@@ -121,7 +119,7 @@ def settle(calls: tuple[CallView, ...], turn: TurnId, outcomes: Iterable[CallOut
             continue
         done = result(turn, call.block, outcome.status, outcome.content)
         if outcome.trust is not done.trust or call.repaired:
-            done = attrs.evolve(done, trust=outcome.trust, repaired=call.repaired)
+            done = evolve(done, trust=outcome.trust, repaired=call.repaired)
         after[index] = evolve(call, state=CallState.SETTLED, result=done)
         fatal |= outcome.status is not ResultStatus.OK and call.tool is not None and call.tool.fatal
     return stop(tuple(after), turn, Why.FATAL) if fatal else tuple(after)

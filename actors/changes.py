@@ -15,10 +15,10 @@ from __future__ import annotations
 import enum
 from typing import Final, TypeAlias
 
-import attrs
 from msgspec import Struct
 
 from .ids import AgentId, CallId, MessageId, RunId, TreeId, TurnId
+from .kept import TAG, Kept
 from .messages import Envelope, LaneBound, Outcome, ReceiptState, Selection
 from .transcript import Record, ResultRecord
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
@@ -44,8 +44,7 @@ class CallState(enum.StrEnum):
     """Its end was never seen; the row outlives the batch, so that the same call asks for approval (TOL-3)."""
 
 
-@attrs.frozen(slots=False)
-class OpenTurn:
+class OpenTurn(Kept, frozen=True):
     """What the store must know of a turn that is under way.
 
     Attributes:
@@ -72,8 +71,7 @@ class OpenTurn:
     skipped: tuple[CallId, ...] = ()
 
 
-@attrs.frozen(slots=False)
-class AgentRow:
+class AgentRow(Kept, frozen=True, tag_field=TAG, tag="agent"):
     """An agent as the store keeps it; written by its own loop.
 
     Attributes:
@@ -116,8 +114,7 @@ class AgentRow:
     singly: tuple[MessageId, ...] = ()
 
 
-@attrs.frozen
-class Asking:
+class Asking(Kept, frozen=True):
     """What a person is shown of a call, and what is bound to the decision (TOL-12). It never changes.
 
     Attributes:
@@ -134,8 +131,7 @@ class Asking:
     expires_ms: int | None = None
 
 
-@attrs.frozen
-class CallRow:
+class CallRow(Kept, frozen=True, tag_field=TAG, tag="call"):
     """A call of an open batch; erased in the commit that appends its result (TOL-4).
 
     Attributes:
@@ -153,8 +149,7 @@ class CallRow:
     asking: Asking | None = None
 
 
-@attrs.frozen
-class OutcomeRow:
+class OutcomeRow(Kept, frozen=True, tag_field=TAG, tag="turn_outcome"):
     """The outcome of a turn, kept for those who ask later (ACC-9)."""
 
     turn: TurnId
@@ -163,8 +158,7 @@ class OutcomeRow:
     outcome: Outcome
 
 
-@attrs.frozen
-class KvRow:
+class KvRow(Kept, frozen=True, tag_field=TAG, tag="kv"):
     """A value of a key-value store. `scope`: `agent`, a run id or a call id. `value`: JSON text."""
 
     agent: AgentId

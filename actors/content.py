@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from .errors import UsageError
+from .kept import TAG, Kept
 
 
 class Trust(enum.StrEnum):
@@ -18,15 +19,13 @@ class Trust(enum.StrEnum):
     EXTERNAL = "external"
 
 
-@attrs.frozen
-class Text:
+class Text(Kept, frozen=True, tag_field=TAG, tag="text"):
     """Plain text."""
 
     text: str
 
 
-@attrs.frozen
-class Image:
+class Image(Kept, frozen=True, tag_field=TAG, tag="image"):
     """An image, inline as base64 or by reference.
 
     Args:
@@ -40,8 +39,7 @@ class Image:
     url: str | None = None
 
 
-@attrs.frozen
-class File:
+class File(Kept, frozen=True, tag_field=TAG, tag="file"):
     """A file, inline as base64."""
 
     name: str

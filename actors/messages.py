@@ -10,6 +10,7 @@ import attrs
 from .content import Content, Trust, size_of
 from .errors import UsageError
 from .ids import AgentId, CallId, MessageId, RunId, TurnId
+from .kept import TAG, Kept
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
 
 if TYPE_CHECKING:
@@ -80,8 +81,7 @@ class Verdict(enum.StrEnum):
     """The call was settled without a decision: by an abort, or with its batch."""
 
 
-@attrs.frozen
-class Decision:
+class Decision(Kept, frozen=True):
     """A decision on a call. `by`: who made it, as given. `message`: for the model."""
 
     verdict: Verdict
@@ -89,8 +89,7 @@ class Decision:
     message: str = ""
 
 
-@attrs.frozen
-class Selection:
+class Selection(Kept, frozen=True):
     """What a message chooses for the requests from it on (SEL-1). None leaves a choice as it is, "" is the agent's own.
 
     Args:
@@ -102,7 +101,7 @@ class Selection:
     effort: str | None = None
     tier: str | None = None
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse what is no text."""
         chosen: tuple[tuple[str, object], ...] = (("model", self.model), ("effort", self.effort), ("tier", self.tier))
         for name, value in chosen:
@@ -121,8 +120,7 @@ class Selection:
         )
 
 
-@attrs.frozen
-class Envelope:
+class Envelope(Kept, frozen=True, tag_field=TAG, tag="envelope"):
     """A message with all that goes with it.
 
     Attributes:
@@ -221,8 +219,7 @@ class Status(enum.StrEnum):
     CLOSED = "closed"
 
 
-@attrs.frozen
-class Failure:
+class Failure(Kept, frozen=True):
     """An error as it is stored: its kind (`errors.BY_KIND`), its message, and text facts of it."""
 
     kind: str
@@ -230,8 +227,7 @@ class Failure:
     facts: tuple[tuple[str, str], ...] = ()
 
 
-@attrs.frozen
-class Asked:
+class Asked(Kept, frozen=True):
     """A child's question that an ancestor's wait was completed with (REE-2)."""
 
     id: MessageId
@@ -239,8 +235,7 @@ class Asked:
     text: str
 
 
-@attrs.frozen
-class CallDone:
+class CallDone(Kept, frozen=True):
     """One tool call of a run, as a report lists it."""
 
     id: CallId
@@ -248,8 +243,7 @@ class CallDone:
     status: str
 
 
-@attrs.frozen
-class Outcome:
+class Outcome(Kept, frozen=True):
     """How a turn ended, as it is stored; people are handed a `Report` made of it.
 
     Attributes:

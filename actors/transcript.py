@@ -10,10 +10,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
-
 from .content import Content, Trust, size_of
 from .ids import AgentId, CallId, MessageId, TurnId
+from .kept import TAG, Kept
 from .usage import NO_USAGE, Usage
 
 if TYPE_CHECKING:
@@ -34,16 +33,14 @@ class Stop(enum.StrEnum):
     INTERRUPTED = "interrupted"
 
 
-@attrs.frozen
-class TextBlock:
+class TextBlock(Kept, frozen=True, tag_field=TAG, tag="said"):
     """Text for the reader. `half`: the response was cut while it was being written (TRN-8)."""
 
     text: str
     half: bool = False
 
 
-@attrs.frozen
-class ReasoningBlock:
+class ReasoningBlock(Kept, frozen=True, tag_field=TAG, tag="reasoned"):
     """Reasoning that the model shows.
 
     Attributes:
@@ -57,8 +54,7 @@ class ReasoningBlock:
     opaque: str | None = None
 
 
-@attrs.frozen
-class CallBlock:
+class CallBlock(Kept, frozen=True, tag_field=TAG, tag="called"):
     """One tool call as the model asked for it.
 
     Attributes:
@@ -91,8 +87,7 @@ class ResultStatus(enum.StrEnum):
     UNKNOWN = "unknown"
 
 
-@attrs.frozen
-class MessageRecord:
+class MessageRecord(Kept, frozen=True, tag_field=TAG, tag="message"):
     """A message that was consumed."""
 
     turn: TurnId
@@ -105,8 +100,7 @@ class MessageRecord:
     """It stays in the conversation, whatever is compacted (CMP-5)."""
 
 
-@attrs.frozen
-class ResponseRecord:
+class ResponseRecord(Kept, frozen=True, tag_field=TAG, tag="response"):
     """What the model said to one request: blocks in the order reasoning, text, calls (TRN-5)."""
 
     turn: TurnId
@@ -126,8 +120,7 @@ class ResponseRecord:
         return "".join([block.text for block in self.blocks if isinstance(block, TextBlock)])
 
 
-@attrs.frozen
-class ResultRecord:
+class ResultRecord(Kept, frozen=True, tag_field=TAG, tag="result"):
     """The result of one call; results stand in call order, right behind their response (TRN-5).
 
     `repaired`: places of the arguments where a list or an object had been sent as JSON text, and was read as such.
@@ -143,8 +136,7 @@ class ResultRecord:
     repaired: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class NoteRecord:
+class NoteRecord(Kept, frozen=True, tag_field=TAG, tag="note"):
     """A line of the runtime that the next request shows the model: a failure, a limit, a cut.
 
     Attributes:
@@ -156,8 +148,7 @@ class NoteRecord:
     text: str
 
 
-@attrs.frozen
-class SummaryRecord:
+class SummaryRecord(Kept, frozen=True, tag_field=TAG, tag="summary"):
     """What stands for all before `upto` from now on: a compaction's summary, or the note of a change of model.
 
     In force are then, in this order: the `pinned` messages, this record, and the records from `upto` on, but for other

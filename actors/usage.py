@@ -13,9 +13,9 @@ from decimal import Decimal, InvalidOperation
 from typing import Final
 
 import attrs
-from msgspec import Struct
 
 from .errors import UsageError
+from .kept import Kept
 
 PICO: Final = 10**12
 TOKENS_PER_PRICE: Final = 1_000_000
@@ -48,7 +48,7 @@ def dollars(pico: int) -> Decimal:
     return value.quantize(Decimal(1)) if value == value.to_integral_value() else value
 
 
-class Usage(Struct, frozen=True, omit_defaults=True):
+class Usage(Kept, frozen=True):
     """Tokens of one or many model calls, in disjoint classes.
 
     Attributes:
@@ -133,7 +133,7 @@ class Price:
 FREE: Final = Price("0", "0")
 
 
-class Amounts(Struct, frozen=True, omit_defaults=True):
+class Amounts(Kept, frozen=True):
     """A point in the space of budget dimensions, in whole units: what is asked, held, spent or allowed.
 
     Attributes:

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-import attrs
 import trio
 import trio.testing
+from msgspec.structs import replace
 
 from actors.content import Text
 from actors.conversation import Conversation
@@ -158,7 +158,7 @@ async def names_are_told(opened: Opened) -> None:
 async def the_answer_is_whole(opened: Opened) -> None:
     """Blocks, stop and usage are those that the server gave; calls keep their order, ids and arguments."""
     response, _ = await _answer_of(opened, _always(WHOLE))
-    got = [attrs.evolve(block, origin="") if isinstance(block, ReasoningBlock) else block for block in response.blocks]
+    got = [replace(block, origin="") if isinstance(block, ReasoningBlock) else block for block in response.blocks]
     assert got == list(WHOLE.blocks), f"the blocks are {got}, expected {WHOLE.blocks}"
     assert response.stop is Stop.TOOL_CALLS, f"the stop is {response.stop}"
     assert response.usage == USAGE, f"the usage is {response.usage}, expected {USAGE}"

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-import attrs
-
 from actors.changes import (
     AgentRow,
     Append,
@@ -53,9 +51,7 @@ BIGGEST: Final = 2**63 - 1
 _FOR_ANYONE: Final = (Enqueue, Move, Shut, Require, Bump)
 _KEY_PARTS: Final[dict[type[Row], int]] = {AgentRow: 1, CallRow: 1, OutcomeRow: 1, KvRow: 3}
 _NEVER_STORED: Final = (ReceiptState.PENDING, ReceiptState.REFUSED)
-FIELDS: Final[dict[type[Row], frozenset[str]]] = {
-    table: frozenset(field.name for field in attrs.fields(table)) for table in _KEY_PARTS
-}
+FIELDS: Final[dict[type[Row], frozenset[str]]] = {table: frozenset(table.__struct_fields__) for table in _KEY_PARTS}
 
 
 def check(change_set: ChangeSet) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, cast
 
-import attrs
+from msgspec.structs import replace
 
 from actors.changes import (
     AgentRow,
@@ -283,7 +283,7 @@ class Tables:
             turn = None if waits else message.turn
             if waits and message.state is ReceiptState.DEAD and message.envelope.expires_ms is not None:
                 undo.append((setattr, (message, "envelope", message.envelope)))
-                message.envelope = attrs.evolve(message.envelope, expires_ms=None)
+                message.envelope = replace(message.envelope, expires_ms=None)
             self._turn_to(agent, message, undo, state=operation.to, turn=turn, reason=operation.reason)
             undo.append((setattr, (message, "at", message.at)))
             message.at = operation.at

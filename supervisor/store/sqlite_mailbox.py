@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
-import attrs
+from msgspec.structs import replace
 
 from actors import codec
 from actors.changes import Claim, Enqueue, Intake, Move, Placed, Shut
@@ -190,7 +190,7 @@ def _live_on(db: apsw.Cursor, n: int) -> None:
     """A dead letter waits again: it expires no more."""
     envelope = codec.ENVELOPE.decode(ask(db, "SELECT body FROM messages WHERE n = ?", (n,))[0][0])
     if envelope.expires_ms is not None:
-        body = codec.ENVELOPE.encode(attrs.evolve(envelope, expires_ms=None))
+        body = codec.ENVELOPE.encode(replace(envelope, expires_ms=None))
         db.execute("UPDATE messages SET body = ? WHERE n = ?", (body, n))
 
 

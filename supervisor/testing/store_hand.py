@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import attrs
+from msgspec.structs import replace
 
 from actors.changes import (
     AgentRow,
@@ -39,7 +40,7 @@ def agent_row(agent: str, *, owes: bool = False, key: str | None = None) -> Agen
 
 def envelope(name: str, to: str = "lead", lane: Lane = Lane.SEND, *, text: str = "hello", **more: Any) -> Envelope:
     """A message; `more` are fields of `Envelope`."""
-    return attrs.evolve(Envelope(MessageId(name), AgentId(to), lane, (Text(text),)), **more)
+    return replace(Envelope(MessageId(name), AgentId(to), lane, (Text(text),)), **more)
 
 
 def note(text: str, agent: str = "lead") -> Record:

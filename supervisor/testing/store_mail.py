@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 import trio
+from msgspec.structs import replace
 
 from actors.changes import (
     Claim,
@@ -67,14 +67,14 @@ async def check_dedupe(store: Store) -> None:
     first = envelope("m-1", key="k", sender=CHILD)
     assert await hand.send(first) == Placed(MessageId("m-1"), 1)
     again = Placed(MessageId("m-1"), 1, again=True)
-    assert await hand.send(attrs.evolve(first, id=MessageId("m-2"))) == again
+    assert await hand.send(replace(first, id=MessageId("m-2"))) == again
     await hand.refuses(UsageError, Enqueue(envelope("m-3", key="k", sender=CHILD, text="another"), ROOMY))
     for change in ({"lane": Lane.STEER}, {"purpose": Purpose.NOTICE}, {"output": "Verdict"}, {"target": "lead:t1"}):
-        await hand.refuses(UsageError, Enqueue(attrs.evolve(first, id=MessageId("m-3"), **change), ROOMY))
+        await hand.refuses(UsageError, Enqueue(replace(first, id=MessageId("m-3"), **change), ROOMY))
     assert await hand.send(envelope("m-4", key="k")) == Placed(MessageId("m-4"), 2)
     assert await hand.send(envelope("m-5", key="k", to=CHILD)) == Placed(MessageId("m-5"), 1)
     await hand(Claim(LEAD, (MessageId("m-1"),), turn_id(LEAD, 1)), Shut(LEAD, Intake.CLOSED))
-    assert await hand.send(attrs.evolve(first, id=MessageId("m-6"))) == again
+    assert await hand.send(replace(first, id=MessageId("m-6"))) == again
     assert await hand.waiting() == [("m-4", "queued")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
+from msgspec.structs import replace
 
 from actors.changes import (
     AgentRow,
@@ -50,7 +50,7 @@ async def check_rows(store: Store) -> None:
     """Rows are written, replaced, kept apart by key, and erased by whole parts of it."""
     hand = Hand(store)
     await hand.begin()
-    changed = attrs.evolve(agent_row(LEAD), turns=7, suspended="leaving")
+    changed = replace(agent_row(LEAD), turns=7, suspended="leaving")
     late, early = call_row(LEAD, 1, 10), call_row(LEAD, 1, 2)
     rows = [KvRow(LEAD, "agent", "b", "2"), KvRow(LEAD, "agent", "a", "1"), KvRow(LEAD, "agents", "a", "3")]
     ended = OutcomeRow(
@@ -87,8 +87,8 @@ async def check_keys(store: Store) -> None:
     assert await store.find_key("", "nightly") is None
     await hand.refuses(Conflict, Put(agent_row("lead/child#3", key="nightly"), fresh=True))
     await hand.refuses(Conflict, Put(agent_row("lead/child#3", key="nightly")))
-    await hand.refuses(UsageError, Put(attrs.evolve(keyed, key="other")))
-    await hand.refuses(UsageError, Put(attrs.evolve(keyed, parent="")))
+    await hand.refuses(UsageError, Put(replace(keyed, key="other")))
+    await hand.refuses(UsageError, Put(replace(keyed, parent="")))
     await hand(Put(agent_row("lead/child/below", key="nightly"), fresh=True))
 
 
@@ -98,13 +98,13 @@ async def check_awaiting(store: Store) -> None:
     await hand.begin()
     assert await store.awaiting_calls() == ()
     asking = Asking("tool", "{}", "digest", 1, 2)
-    rows = [attrs.evolve(call_row(LEAD, 1, n), state=CallState.AWAITING, asking=asking) for n in (10, 2)]
-    other = attrs.evolve(call_row("other", 1, 0), state=CallState.AWAITING)
+    rows = [replace(call_row(LEAD, 1, n), state=CallState.AWAITING, asking=asking) for n in (10, 2)]
+    other = replace(call_row("other", 1, 0), state=CallState.AWAITING)
     epoch = await store.own(TreeId("other"))
     await store.commit(ChangeSet(TreeId("other"), epoch, (Put(agent_row("other")), Put(other))))
     await hand(*(Put(row) for row in rows), Put(call_row(LEAD, 1, 3)), Put(call_row(CHILD, 1, 0)))
     assert await store.awaiting_calls() == (rows[1], rows[0], other)
-    started = attrs.evolve(rows[0], state=CallState.STARTED)
+    started = replace(rows[0], state=CallState.STARTED)
     await hand(Put(started), Erase(CallRow, (rows[1].call,)))
     assert await store.awaiting_calls() == (other,)
     await hand(Put(rows[0]), Put(rows[1], fresh=True))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import attrs
 import trio
+from msgspec.structs import replace
 
 from actors.changes import (
     AgentRow,
@@ -95,7 +95,7 @@ async def check_whole(store: Store) -> None:
         Put(call_row(LEAD, 1, 0), fresh=True),
         Erase(CallRow, (call_row(LEAD, 1, 0).call,)),
         Put(ended),
-        Put(attrs.evolve(agent_row(LEAD), turns=1)),
+        Put(replace(agent_row(LEAD), turns=1)),
         Require(AgentRow, (LEAD,), "turns", 1),
         Shut(LEAD, Intake.CLOSING),
     )

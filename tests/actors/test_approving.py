@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from actors import approving
 from actors.budget import Limits
@@ -539,8 +539,8 @@ def test_a_view_is_what_its_row_says() -> None:
     waiting = approving.found(block, row, BOX)
     assert (waiting.state, waiting.asking, waiting.decided) == (AWAITING, row.asking, False)
     for state in (PLANNED, STARTED):
-        assert approving.found(block, attrs.evolve(row, state=state), BOX).decided
-    assert not approving.found(block, attrs.evolve(row, state=STARTED, asking=None), BOX).decided
+        assert approving.found(block, replace(row, state=state), BOX).decided
+    assert not approving.found(block, replace(row, state=STARTED, asking=None), BOX).decided
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("inf"), float("nan"), "60"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 from actors import batch, batching, bounds
@@ -131,7 +130,7 @@ def test_rows_are_the_calls_as_they_stand() -> None:
     call = settled(view(0))
     (put,) = batching.rows_of(state(), (call,))
     assert put.row == batching.row_of(state(), call)
-    assert attrs.asdict(put.row, recurse=False)["turn"] == TURN
+    assert put.row.turn == TURN
     assert put.row.agent == "lead"
     assert call.result is not None
     assert call.result.content == (Text("x"),)

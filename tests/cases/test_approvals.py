@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
 import trio
+from msgspec.structs import replace
 
 from actors import (
     Agent,
@@ -281,8 +281,8 @@ async def test_br_175_arguments_that_were_not_approved_do_not_run(world: World, 
         (row,) = await store.awaiting_calls()
         assert row.asking is not None
         epoch = await store.own(TreeId("a"))
-        asking = attrs.evolve(row.asking, arguments='{"path": "y", "deep": false}', binding="0" * 32)
-        await store.commit(ChangeSet(TreeId("a"), epoch, (Put(attrs.evolve(row, asking=asking)),)))
+        asking = replace(row.asking, arguments='{"path": "y", "deep": false}', binding="0" * 32)
+        await store.commit(ChangeSet(TreeId("a"), epoch, (Put(replace(row, asking=asking)),)))
     async with world.open(script(), agents=[spec]) as sup:
         await (await first(sup)).approve()
         report = await (await sup.find("a")).wait_report()

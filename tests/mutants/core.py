@@ -118,7 +118,7 @@ MUTANTS = (
         "if not open_now.issuperset(",
         "if False and open_now.issuperset(",
     ),
-    Mutant("trust of a result dropped", BATCH, "attrs.evolve(done, trust=outcome.trust)", "done"),
+    Mutant("trust of a result dropped", BATCH, "trust=outcome.trust, repaired", "repaired"),
     # -- boundaries
     Mutant(
         "CON-1 sends enter behind an answer",

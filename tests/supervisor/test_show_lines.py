@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import attrs
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.cells import cell_len
 
 from actors.changes import AgentRow, CallRow, CallState, Intake, KvRow, OpenTurn
@@ -36,7 +36,7 @@ def row(path: str, **facts: object) -> AgentRow:
     """An agent's row."""
     parent = path.rpartition("/")[0]
     made = AgentRow(AgentId(path), parent, path.rpartition("/")[2].partition("#")[0], "d1", turns=1, runs=1)
-    return attrs.evolve(made, **facts)  # type: ignore[arg-type]
+    return replace(made, **facts)
 
 
 def ended(path: str, status: Status = Status.DONE, **facts: object) -> Outcome:

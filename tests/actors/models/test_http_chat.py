@@ -10,6 +10,7 @@ import httpx
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 
 from actors.errors import Broken, ContextOverflow, Malformed, Overloaded, ProviderError, Rejected, UsageError
 from actors.models.http_chat import ChatModel, open_chat_model
@@ -78,7 +79,7 @@ async def test_the_answer_over_http_is_the_model_s_own() -> None:
     async with served(whole) as (model, server, _):
         response = await model.request(request_of(), ignored)
     own = await Answering(whole).request(request_of(), ignored)
-    blocks = tuple(attrs.evolve(b, origin="") if isinstance(b, ReasoningBlock) else b for b in response.blocks)
+    blocks = tuple(replace(b, origin="") if isinstance(b, ReasoningBlock) else b for b in response.blocks)
     assert attrs.evolve(response, blocks=blocks, request_id=None) == own
     assert response.request_id == "req-lead/reviewer#2:t1.1"
     assert response.blocks[0] == ReasoningBlock("First the sum.", model.id), "reasoning names its model (REQ-8)"

@@ -6,6 +6,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from actors.content import File, Image, Text
 from actors.conversation import Conversation
@@ -198,7 +199,7 @@ def test_merge_user_makes_roles_alternate() -> None:
 
 def test_images_and_files_are_parts_and_follow_results() -> None:
     """Tool messages hold text only, so what a result shows follows the whole batch."""
-    seen = attrs.evolve(
+    seen = replace(
         result(1), content=(Text("two pictures"), Image("image/png", "AAAA"), File("f.pdf", "application/pdf", "BB"))
     )
     body = sent(message("a"), response(call(1), call(2)), seen, result(2), response(TextBlock("ok")))

@@ -1,7 +1,7 @@
-import attrs
 import httpx
 import pytest
 import trio
+from msgspec.structs import replace
 
 from actors.errors import Broken, Malformed, Overloaded, ProviderError, Rejected
 from actors.models.http_chat import open_chat_model, open_client
@@ -29,7 +29,7 @@ async def test_a_script_over_http_answers_what_it_answers_itself() -> None:
         for step in (1, 2):
             here = await own.request(request_of(step=step), lambda piece: None)
             there = await ask(server, request_of(step=step))
-            blocks = tuple(attrs.evolve(b, origin="") if isinstance(b, ReasoningBlock) else b for b in there.blocks)
+            blocks = tuple(replace(b, origin="") if isinstance(b, ReasoningBlock) else b for b in there.blocks)
             assert (blocks, there.stop, there.usage) == (here.blocks, here.stop, here.usage)
 
 

@@ -94,7 +94,7 @@ class Model:
                     raise Refused(UsageError)
                 agent = prefix[0] if table is KvRow else prefix[0].split(":")[0]
             case Require(table=table, key=key, field=field):
-                if len(key) != KEY_PARTS[table] or not hasattr(table, "__attrs_attrs__") or field == "nothing":
+                if len(key) != KEY_PARTS[table] or not hasattr(table, "__struct_fields__") or field == "nothing":
                     raise Refused(UsageError)
             case Enqueue() | Bump():
                 pass
