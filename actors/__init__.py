@@ -3,6 +3,7 @@
 from .agent import Agent, Child, Drain, Prompt
 from .budget import Budget, Limits
 from .calling import Context
+from .commands import command
 from .compaction import (
     Compaction,
 )
@@ -218,6 +219,7 @@ __all__ = [
     "WireCall",
     "broken",
     "call",
+    "command",
     "guard",
     "overloaded",
     "rejected",

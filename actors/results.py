@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from .building import plain, write
-from .content import Content, File, Image, Text, as_content
+from .content import Content, File, Image, Text, Trust, as_content
 from .errors import UsageError
 from .fitting import Checker
 from .schema import schema_of, type_name
@@ -35,6 +35,19 @@ class Shaped:
     cut: bool = False
     whole: str | None = None
     error: bool = False
+
+
+@attrs.frozen
+class Given:
+    """A tool's result with more said of it than its value; what the runtime's own tools return.
+
+    Attributes:
+        error: it is a failure. trust: how far it may be believed, None: as the tool says.
+    """
+
+    value: object
+    error: bool = False
+    trust: Trust | None = None
 
 
 @attrs.frozen(eq=False)

@@ -17,6 +17,7 @@ import trio
 from .callview import CallOutcome
 from .content import Text, Trust, text_of
 from .guarding import goes_on, safely_told
+from .results import Given
 from .tools import Effect
 from .transcript import ResultStatus
 
@@ -143,9 +144,11 @@ class Runner:
                 return self._error(running, f"The call was cancelled: {running.cancelled}")
             text = f"The call took longer than {timeout} s and was cut off.{_may_have(tool.effect)}"
             return CallOutcome(call.block.id, ResultStatus.TIMEOUT, (Text(text),))
-        shaped = tool.shape(value, limit_chars)
-        status = ResultStatus.ERROR if shaped.error else ResultStatus.OK
-        return CallOutcome(call.block.id, status, shaped.content, Trust.TRUSTED if shaped.error else tool.trust)
+        given = value if isinstance(value, Given) else Given(value)
+        shaped = tool.shape(given.value, limit_chars)
+        status = ResultStatus.ERROR if shaped.error or given.error else ResultStatus.OK
+        trust = Trust.TRUSTED if shaped.error else given.trust or tool.trust
+        return CallOutcome(call.block.id, status, shaped.content, trust)
 
     async def _call(self, running: Running, context: Context) -> object:
         call = running.call

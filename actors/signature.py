@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import typing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -86,6 +87,12 @@ def read_signature(fn: Callable[..., object], where: str, names: Mapping[str, ob
     returns = resolve(signature.return_annotation)
     unknown = returns is _EMPTY or isinstance(returns, _Unresolved)
     return Signature(tuple(arguments), context, Any if unknown else returns)
+
+
+def names_beside() -> Mapping[str, object]:
+    """What stands where our caller was called, for annotations that name local classes."""
+    frame = sys._getframe(2)  # noqa: SLF001 - the one way to see it; without frames there are no local names
+    return {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
 
 
 @attrs.frozen

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
@@ -23,7 +22,7 @@ from .fitting import Checker, Refusal
 from .ports import ToolOffer
 from .results import Output, Shaped, compile_output
 from .schema import Json, Schema, compact, read_docstring
-from .signature import read_signature
+from .signature import names_beside, read_signature
 from .tool_options import (
     TOOL_NAME,
     Effect,
@@ -50,6 +49,7 @@ __all__ = [
     "ToolOptions",
     "Toolbox",
     "is_number",
+    "make_tool",
     "tool",
     "toolbox",
 ]
@@ -243,21 +243,16 @@ def tool(
     Raises:
         UsageError: something cannot be offered to a model; the message names it and says what to write.
     """
-    names = _names_beside()
+    names = names_beside()
 
     def decorate(function: Callable[P, R]) -> Tool[P, R]:
-        return _make(function, options, names)
+        return make_tool(function, options, names)
 
     return decorate if fn is None else decorate(fn)
 
 
-def _names_beside() -> Mapping[str, object]:
-    """What stands where `tool` was called, for annotations that name local classes."""
-    frame = sys._getframe(2)  # noqa: SLF001 - the one way to see it; without frames there are no local names
-    return {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
-
-
-def _make(fn: Callable[P, R], options: ToolOptions, names: Mapping[str, object]) -> Tool[P, R]:
+def make_tool(fn: Callable[P, R], options: ToolOptions, names: Mapping[str, object]) -> Tool[P, R]:
+    """As `tool`, with what stands beside the function."""
     if isinstance(fn, Tool):
         raise UsageError(f"{fn!r} is a tool already; decorate the function once")
     fn = plain_function(fn)
