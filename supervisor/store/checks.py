@@ -48,7 +48,7 @@ BIGGEST: Final = 2**63 - 1
 
 # -- the shape of a change set -----------------------------------------------------------------------------------
 
-_FOR_ANYONE: Final = (Enqueue, Move, Shut, Require, Bump)
+_FOR_ANYONE: Final = frozenset({Enqueue, Move, Shut, Require, Bump})
 _KEY_PARTS: Final[dict[type[Row], int]] = {AgentRow: 1, CallRow: 1, OutcomeRow: 1, KvRow: 3}
 _NEVER_STORED: Final = (ReceiptState.PENDING, ReceiptState.REFUSED)
 FIELDS: Final[dict[type[Row], frozenset[str]]] = {table: frozenset(table.__struct_fields__) for table in _KEY_PARTS}
@@ -62,16 +62,13 @@ def check(change_set: ChangeSet) -> None:
     """
     tree, unfenced = change_set.tree, change_set.epoch is None
     for operation in change_set.operations:
-        if unfenced and not isinstance(operation, _FOR_ANYONE):
-            msg = (
-                f"{type(operation).__name__} is the owner's: give the change set the epoch that own({tree!r}) returned"
-            )
+        kind = type(operation)
+        if unfenced and kind not in _FOR_ANYONE:
+            msg = f"{kind.__name__} is the owner's: give the change set the epoch that own({tree!r}) returned"
             raise UsageError(msg)
         agent = operation.row.agent if isinstance(operation, Put) else _agent_of(operation)
         if agent is not None and agent != tree and not agent.startswith(f"{tree}/"):
-            msg = (
-                f"{type(operation).__name__} of {agent!r} in a change set of tree {tree!r}: commit it with its own tree"
-            )
+            msg = f"{kind.__name__} of {agent!r} in a change set of tree {tree!r}: commit it with its own tree"
             raise UsageError(msg)
 
 

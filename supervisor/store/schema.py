@@ -50,11 +50,11 @@ _FIRST: Final = (
     "CREATE UNIQUE INDEX messages_key ON messages(agent, sender, key) WHERE key IS NOT NULL",
     "CREATE UNIQUE INDEX messages_waiting ON messages(agent, seq) WHERE state IN ('queued', 'held')",
     "CREATE UNIQUE INDEX messages_dead ON messages(agent, seq) WHERE state = 'dead'",
+    # k: the agent's n times 2^32, and the record's index: whole numbers, so that a tree of few pages finds them.
     """
     CREATE TABLE records (
-        agent TEXT NOT NULL, at INTEGER NOT NULL, tree TEXT NOT NULL, epoch INTEGER NOT NULL, body BLOB NOT NULL,
-        PRIMARY KEY (agent, at)
-    ) STRICT, WITHOUT ROWID
+        k INTEGER PRIMARY KEY, tree TEXT NOT NULL, epoch INTEGER NOT NULL, body BLOB NOT NULL
+    ) STRICT
     """,
     # A call's id begins with its agent's path and a colon, so one range holds an agent's calls.
     """

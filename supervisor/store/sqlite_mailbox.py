@@ -18,10 +18,11 @@ from actors.ids import MessageId, tree_of
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState
 
 from . import checks
-from .sqlite_steps import At, Step, ask, need_agent
 
 if TYPE_CHECKING:
     from actors.errors import Conflict
+
+    from .sqlite_steps import At, Db, Step
 
 _WAITING: Final = frozenset({ReceiptState.QUEUED, ReceiptState.HELD})
 
@@ -33,7 +34,7 @@ _ADD_MESSAGE: Final = (
 _COUNT: Final = (
     "UPDATE agents SET queued = queued + ?, control_n = control_n + ?, control_bytes = control_bytes + ?,"
     " steer_n = steer_n + ?, steer_bytes = steer_bytes + ?, send_n = send_n + ?, send_bytes = send_bytes + ?"
-    " WHERE agent = ?"
+    " WHERE n = ?"
 )
 _OF_SENDER: Final = (
     "SELECT count(*) FROM messages WHERE agent = ? AND state IN ('queued', 'held') AND lane = ? AND sender = ?"
@@ -41,11 +42,11 @@ _OF_SENDER: Final = (
 )
 _LANES: Final = ("control", "steer", "send")
 _LOOK: Final = {
-    Lane(lane): f"SELECT intake, {lane}_n, {lane}_bytes, seq FROM agents WHERE agent = ?"  # noqa: S608 - our own names
+    Lane(lane): f"SELECT n, intake, {lane}_n, {lane}_bytes, seq FROM agents WHERE agent = ?"  # noqa: S608 - our own names
     for lane in _LANES
 }
 _PLACE: Final = {
-    Lane(lane): f"UPDATE agents SET seq = seq + 1, queued = queued + 1, {size} WHERE agent = ?"  # noqa: S608
+    Lane(lane): f"UPDATE agents SET seq = seq + 1, queued = queued + 1, {size} WHERE n = ?"  # noqa: S608
     for lane, size in ((lane, f"{lane}_n = {lane}_n + ?, {lane}_bytes = {lane}_bytes + ?") for lane in _LANES)
 }
 
@@ -58,23 +59,23 @@ def enqueue(operation: Enqueue, at: At) -> Step:
     return _do_enqueue, (envelope, operation.bound, (tree, epoch), codec.ENVELOPE.encode(envelope))
 
 
-def _do_enqueue(db: apsw.Cursor, envelope: Envelope, bound: LaneBound, at: At, body: bytes) -> Placed:
+def _do_enqueue(db: Db, envelope: Envelope, bound: LaneBound, at: At, body: bytes) -> Placed:
     to, lane, sender = envelope.to, envelope.lane, envelope.sender or ""
-    found = ask(db, _LOOK[lane], (to,))
+    found = db.ask(_LOOK[lane], (to,))
     if not found:
         raise checks.unknown(to)
     if envelope.key is not None:
-        firsts = ask(db, _FIRST_OF_KEY, (to, sender, envelope.key))
+        firsts = db.ask(_FIRST_OF_KEY, (to, sender, envelope.key))
         if firsts:
             return _again(envelope, *firsts[0])
-    intake, depth, size, last = found[0]
+    n, intake, depth, size, last = found[0]
     refused = checks.refusal(
         envelope,
         bound,
         Intake(intake),
         depth=depth,
         size_bytes=size,
-        of_sender=lambda: int(ask(db, _OF_SENDER, (to, lane.value, sender))[0][0]),
+        of_sender=lambda: int(db.ask(_OF_SENDER, (to, lane.value, sender))[0][0]),
     )
     if refused is not None:
         raise refused
@@ -84,7 +85,7 @@ def _do_enqueue(db: apsw.Cursor, envelope: Envelope, bound: LaneBound, at: At, b
         db.execute(_ADD_MESSAGE, (to, seq, envelope.id, *at, lane.value, sender, envelope.key, places, counted, body))
     except apsw.ConstraintError:
         raise checks.used_id(envelope) from None
-    db.execute(_PLACE[lane], (places, counted, to))
+    db.execute(_PLACE[lane], (places, counted, n))
     return Placed(envelope.id, seq)
 
 
@@ -113,9 +114,9 @@ class _Counts:
         by[at] += sign * places
         by[at + 1] += sign * size
 
-    def write(self, db: apsw.Cursor, agent: str) -> None:
+    def write(self, db: Db, agent: str) -> None:
         """Change the agent's counters."""
-        db.execute(_COUNT, (*self._by, agent))
+        db.execute(_COUNT, (*self._by, db.known(agent).n))
 
 
 _TAKE: Final = (
@@ -129,26 +130,26 @@ def claim(operation: Claim, at: At) -> Step:
     return _do_claim, (operation, at[1])
 
 
-def _do_claim(db: apsw.Cursor, operation: Claim, epoch: int) -> None:
+def _do_claim(db: Db, operation: Claim, epoch: int) -> None:
     agent = operation.agent
     if not operation.messages:
-        need_agent(db, agent)
+        db.known(agent)
         raise checks.claims_nothing(agent)
     counts = _Counts()
     for message in operation.messages:
         for state in ("queued", "held"):  # CON-3: whoever comes second finds it in neither
-            taken = ask(db, _TAKE, (operation.turn, operation.reason, epoch, message, agent, state))
+            taken = db.ask(_TAKE, (operation.turn, operation.reason, epoch, message, agent, state))
             if taken:
                 counts.note(-1, state, *taken[0])
                 break
         else:
-            need_agent(db, agent)
+            db.known(agent)
             raise _not_waiting(db, agent, message)
     counts.write(db, agent)
 
 
-def _not_waiting(db: apsw.Cursor, agent: str, message: str) -> Conflict:
-    found = ask(db, "SELECT state FROM messages WHERE id = ? AND agent = ?", (message, agent))
+def _not_waiting(db: Db, agent: str, message: str) -> Conflict:
+    found = db.ask("SELECT state FROM messages WHERE id = ? AND agent = ?", (message, agent))
     return checks.not_waiting(agent, message, found[0][0] if found else "not there")
 
 
@@ -164,9 +165,9 @@ def move(operation: Move, at: At) -> Step:
     return _do_move, (operation, at[1])
 
 
-def _do_move(db: apsw.Cursor, operation: Move, epoch: int) -> tuple[MessageId, ...]:
+def _do_move(db: Db, operation: Move, epoch: int) -> tuple[MessageId, ...]:
     agent, frm, to = operation.agent, operation.frm, operation.to
-    need_agent(db, agent)
+    db.known(agent)
     update = _TURN_TO.format(", turn = NULL" if to in _WAITING else "")
     counts = _Counts()
     moved: list[tuple[int, MessageId]] = []
@@ -186,23 +187,23 @@ def _do_move(db: apsw.Cursor, operation: Move, epoch: int) -> tuple[MessageId, .
     return tuple([message for _, message in sorted(moved)])
 
 
-def _live_on(db: apsw.Cursor, n: int) -> None:
+def _live_on(db: Db, n: int) -> None:
     """A dead letter waits again: it expires no more."""
-    envelope = codec.ENVELOPE.decode(ask(db, "SELECT body FROM messages WHERE n = ?", (n,))[0][0])
+    envelope = codec.ENVELOPE.decode(db.ask("SELECT body FROM messages WHERE n = ?", (n,))[0][0])
     if envelope.expires_ms is not None:
         body = codec.ENVELOPE.encode(replace(envelope, expires_ms=None))
         db.execute("UPDATE messages SET body = ? WHERE n = ?", (body, n))
 
 
-def _meant(db: apsw.Cursor, operation: Move, message: str | None) -> list[Any]:
+def _meant(db: Db, operation: Move, message: str | None) -> list[Any]:
     if message is not None:
-        found = ask(db, _NAMED, (message, operation.agent))
+        found = db.ask(_NAMED, (message, operation.agent))
         if not found:
             raise checks.not_waiting(operation.agent, message, "not there")
         return found
     waiting = set(operation.frm) <= _WAITING
     states = json.dumps([state.value for state in operation.frm])
-    return ask(db, _ALL_WAITING if waiting else _ALL, (operation.agent, states))
+    return db.ask(_ALL_WAITING if waiting else _ALL, (operation.agent, states))
 
 
 def shut(operation: Shut, _: At) -> Step:
@@ -210,8 +211,8 @@ def shut(operation: Shut, _: At) -> Step:
     return _do_shut, (operation,)
 
 
-def _do_shut(db: apsw.Cursor, operation: Shut) -> bool:
-    found = ask(db, "SELECT intake FROM agents WHERE agent = ?", (operation.agent,))
+def _do_shut(db: Db, operation: Shut) -> bool:
+    found = db.ask("SELECT intake FROM agents WHERE agent = ?", (operation.agent,))
     if not found:
         raise checks.unknown(operation.agent)
     if not checks.shuts(Intake(found[0][0]), operation.to):

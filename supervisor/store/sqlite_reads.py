@@ -19,6 +19,7 @@ from actors.messages import DeadLetter, Lane, Queued, ReceiptState
 
 from .base import MessageView, StoredAgent
 from .checks import call_order
+from .sqlite_steps import RECORDS
 from .sqlite_writer import store_error
 
 if TYPE_CHECKING:
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from actors.transcript import Record
 
 _AGENT: Final = (
-    "SELECT body, intake, ifnull((SELECT at + 1 FROM records WHERE agent = ?1 ORDER BY at DESC LIMIT 1), 0)"
-    " FROM agents WHERE agent = ?1"
+    f"SELECT body, intake, ifnull((SELECT k - n * {RECORDS} + 1 FROM records WHERE k >= n * {RECORDS}"  # noqa: S608
+    f" AND k < (n + 1) * {RECORDS} ORDER BY k DESC LIMIT 1), 0) FROM agents WHERE agent = ?"
+)
+_RECORDS: Final = (
+    f"SELECT records.body FROM agents, records WHERE agent = ?1 AND k >= n * {RECORDS} + ?2"  # noqa: S608
+    f" AND k < n * {RECORDS} + ?3 ORDER BY k"
 )
 _WAITING: Final = "SELECT seq, body, state FROM messages WHERE agent = ? AND state IN ('queued', 'held') ORDER BY seq"
 _MESSAGES: Final = (
@@ -69,8 +74,8 @@ class Reads:
 
     def read_records(self, agent: AgentId, start: int, stop: int | None) -> tuple[Record, ...]:
         """As `Reader.read_records`."""
-        sql = "SELECT body FROM records WHERE agent = ? AND at >= ? AND at < ? ORDER BY at"
-        (found,) = self._rows((sql, (agent, start, 2**62 if stop is None else stop)))
+        end = RECORDS if stop is None else min(stop, RECORDS)
+        (found,) = self._rows((_RECORDS, (agent, start, end)))
         return tuple([_decoded(codec.RECORD, row[0], f"record {at} of {agent}") for at, row in enumerate(found, start)])
 
     def outcome(self, turn: TurnId) -> OutcomeRow | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 import attrs
+from msgspec import Struct
 
 from actors import codec
 from actors.changes import (
@@ -35,7 +36,7 @@ from actors.changes import (
 )
 
 from . import checks, sqlite_mailbox
-from .sqlite_steps import At, Step, ask, need_agent
+from .sqlite_steps import RECORDS, At, Db, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,24 +49,23 @@ class Own:
     tree: str
 
 
-@attrs.frozen
-class Compiled:
+class Compiled(Struct, frozen=True):
     """A change set, checked and encoded.
 
     Attributes:
-        size: bytes of its bodies. owns: it raises the tree's epoch.
+        size: bytes of its bodies.
     """
 
     tree: str
     epoch: int | None
     steps: tuple[Step, ...]
     size: int = 0
-    owns: bool = False
 
 
-def _do_own(db: apsw.Cursor, tree: str) -> int:
+def _do_own(db: Db, tree: str) -> int:
     sql = "INSERT INTO trees VALUES (?, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
-    epoch: int = ask(db, sql, (tree,))[0][0]
+    epoch: int = db.ask(sql, (tree,))[0][0]
+    db.epochs[tree] = epoch
     return epoch
 
 
@@ -76,7 +76,7 @@ def compiled(change_set: ChangeSet | Own) -> Compiled:
         UsageError: it breaks the rules of change sets.
     """
     if isinstance(change_set, Own):
-        return Compiled(change_set.tree, None, ((_do_own, (change_set.tree,)),), owns=True)
+        return Compiled(change_set.tree, None, ((_do_own, (change_set.tree,)),))
     checks.check(change_set)
     at = (change_set.tree, change_set.epoch or 0)
     steps = tuple([_COMPILE[type(operation)](operation, at) for operation in change_set.operations])
@@ -86,36 +86,29 @@ def compiled(change_set: ChangeSet | Own) -> Compiled:
 
 # -- records -----------------------------------------------------------------------------------------------------
 
-_ADD_RECORD: Final = "INSERT INTO records(agent, at, tree, epoch, body) VALUES (?, ?, ?, ?, ?)"
-_LAST: Final = "SELECT at FROM records WHERE agent = ? ORDER BY at DESC LIMIT 1"
+_ADD_RECORD: Final = "INSERT INTO records(k, tree, epoch, body) VALUES (?, ?, ?, ?)"
 
 
 def _append(operation: Append, at: At) -> Step:
     encode = codec.RECORD.encode
-    rows = tuple(
-        [
-            (operation.agent, index, *at, encode(record))
-            for index, record in enumerate(operation.records, start=operation.at)
-        ]
-    )
-    return _do_append, (operation.agent, operation.at, rows, *[row[4] for row in rows])
+    return _do_append, (operation.agent, operation.at, at, *[encode(record) for record in operation.records])
 
 
-def _do_append(db: apsw.Cursor, agent: str, at: int, rows: tuple[tuple[Any, ...], ...], *_: bytes) -> int:
-    last = ask(db, _LAST, (agent,))
-    length: int = last[0][0] + 1 if last else 0
-    if not last:
-        need_agent(db, agent)
-    if length != at:
-        raise checks.appended(agent, at, length)
-    for row in rows:
-        db.execute(_ADD_RECORD, row)
-    return at + len(rows)
+def _do_append(db: Db, agent: str, start: int, at: At, *bodies: bytes) -> int:
+    known = db.known(agent)
+    if known.length != start:
+        raise checks.appended(agent, start, known.length)
+    key = known.n * RECORDS + start
+    for body in bodies:
+        db.execute(_ADD_RECORD, (key, *at, body))
+        key += 1
+    known.length = start + len(bodies)
+    return known.length
 
 
 # -- rows --------------------------------------------------------------------------------------------------------
 
-_SET_AGENT: Final = "UPDATE agents SET owes = ?, epoch = ?, body = ? WHERE agent = ? AND parent = ? AND key IS ?"
+_SET_AGENT: Final = "UPDATE agents SET owes = ?, epoch = ?, body = ? WHERE n = ? AND parent = ? AND key IS ?"
 _ADD_AGENT: Final = "INSERT INTO agents(agent, tree, epoch, parent, key, owes, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
 _ADD: Final[dict[type[Row], str]] = {
     CallRow: "INSERT INTO calls(call, tree, epoch, awaits, body) VALUES (?, ?, ?, ?, ?)",
@@ -144,27 +137,28 @@ def _put(operation: Put, at: At) -> Step:
     return _do_put, ((_ADD if fresh else _SET)[type(row)], row, *arguments)
 
 
-def _do_put(db: apsw.Cursor, sql: str, row: Row, *arguments: object) -> None:
+def _do_put(db: Db, sql: str, row: Row, *arguments: object) -> None:
     try:
         db.execute(sql, arguments)
     except apsw.ConstraintError:
         raise checks.stands(row) from None
 
 
-def _do_add_agent(db: apsw.Cursor, row: AgentRow, at: At, body: bytes) -> None:
+def _do_add_agent(db: Db, row: AgentRow, at: At, body: bytes) -> None:
     try:
         db.execute(_ADD_AGENT, (row.agent, *at, row.parent, row.key, int(row.owes), body))
     except apsw.ConstraintError:
         raise checks.stands(row) from None
 
 
-def _do_set_agent(db: apsw.Cursor, row: AgentRow, at: At, body: bytes) -> None:
-    db.execute(_SET_AGENT, (int(row.owes), at[1], body, row.agent, row.parent, row.key))
-    if db.connection.changes():
+def _do_set_agent(db: Db, row: AgentRow, at: At, body: bytes) -> None:
+    known = db.find(row.agent)
+    if known is None:
+        _do_add_agent(db, row, at, body)
         return
-    if ask(db, "SELECT 1 FROM agents WHERE agent = ?", (row.agent,)):
+    db.execute(_SET_AGENT, (int(row.owes), at[1], body, known.n, row.parent, row.key))
+    if not db.changes():
         raise checks.moved_identity(row)
-    _do_add_agent(db, row, at, body)
 
 
 def _erase(operation: Erase, _: At) -> Step:
@@ -177,9 +171,9 @@ def _erase(operation: Erase, _: At) -> Step:
     return _do_erase, (f"DELETE FROM kv WHERE {within}", prefix)  # noqa: S608 - column names of our own
 
 
-def _do_erase(db: apsw.Cursor, sql: str, prefix: RowKey) -> int:
+def _do_erase(db: Db, sql: str, prefix: RowKey) -> int:
     db.execute(sql, prefix)
-    return db.connection.changes()
+    return db.changes()
 
 
 _FIND: Final[dict[type[Row], tuple[str, codec.Form[Any]]]] = {
@@ -194,9 +188,9 @@ def _require(operation: Require, _: At) -> Step:
     return _do_require, (operation,)
 
 
-def _do_require(db: apsw.Cursor, operation: Require) -> None:
+def _do_require(db: Db, operation: Require) -> None:
     sql, form = _FIND[operation.table]
-    found = ask(db, sql, operation.key)
+    found = db.ask(sql, operation.key)
     row: Row | None = form.decode(found[0][0]) if found else None
     failed = checks.required(operation.table, operation.key, operation.field, row=row, equals=operation.equals)
     if failed is not None:
@@ -207,8 +201,8 @@ def _bump(operation: Bump, at: At) -> Step:
     return _do_bump, (operation, at)
 
 
-def _do_bump(db: apsw.Cursor, operation: Bump, at: At) -> int:
-    found = ask(db, "SELECT value FROM counters WHERE counter = ?", (operation.counter,))
+def _do_bump(db: Db, operation: Bump, at: At) -> int:
+    found = db.ask("SELECT value FROM counters WHERE counter = ?", (operation.counter,))
     value: int = (found[0][0] if found else 0) + operation.by
     refused = checks.counted(operation.counter, value, operation.bound)
     if refused is not None:

@@ -1,7 +1,9 @@
 """The one writer of a SQLite store: change sets in groups, one flush of the disk for each group.
 
-A group is what queued while the last one was flushed; it needs no timer. Each set runs in a savepoint, so one that
-fails leaves nothing and holds up no other. Values are handed out after COMMIT only: what a caller is told is on disk.
+A group is what queued while the last one was flushed; it needs no timer. A set that fails leaves nothing and holds up
+no other: most fail before they have written anything; where one has, the group is undone and carried out again with a
+savepoint for each set, which is too dear to have for those that do not fail. Values are handed out after COMMIT only:
+what a caller is told is on disk.
 A waiter cannot give up, so the outcome of a commit is always known to whoever asked for it.
 """
 
@@ -16,7 +18,7 @@ from actors.errors import CallboardError, Corrupt, InternalError, StoreError, Un
 
 from . import checks
 from .sqlite_rows import Compiled, Own, compiled
-from .sqlite_steps import ask
+from .sqlite_steps import Db
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,8 +71,9 @@ class Writer:
     def __init__(self, path: str, db: apsw.Connection) -> None:
         self._path = path
         self._db = db
-        self._cursor = db.cursor()
+        self._on = Db(db)
         self._broken: str | None = None
+        self._committing = False
         self.commits = 0
         self.refused = 0
         self.flushes = 0
@@ -81,15 +84,13 @@ class Writer:
         if self._broken is not None:
             return [outcome.Error(Unavailable(self._broken)) for _ in group]
         plans = [self._plan(one) for one in group]
-        committing = False
         try:
-            self._cursor.execute("BEGIN IMMEDIATE")
-            epochs: dict[str, int | None] = {}
-            results = [self._carry_out(plan, epochs) if isinstance(plan, Compiled) else plan for plan in plans]
-            committing = True
-            self._cursor.execute("COMMIT")
+            results = self._transaction(plans, saving=False)
+            if results is None:
+                results = self._transaction(plans, saving=True)
+                assert results is not None, "with savepoints there is nothing half written"
         except BaseException as error:  # noqa: BLE001 - whatever it is, every waiter is told: none may wait for ever
-            self._roll_back(committing=committing, error=error)
+            self._roll_back(error)
             self.refused += len(group)
             return [outcome.Error(self._told(error)) for _ in group]
         done = [
@@ -109,42 +110,71 @@ class Writer:
         except Exception as error:  # noqa: BLE001 - a set that cannot be encoded fails its caller alone
             return outcome.Error(self._refused(error))
 
-    def _carry_out(self, one: Compiled, epochs: dict[str, int | None]) -> Result:
-        cursor = self._cursor
-        cursor.execute("SAVEPOINT one")
+    def _transaction(self, plans: list[Compiled | outcome.Error], *, saving: bool) -> list[Result] | None:
+        """Carry out a group in one transaction; None where a set failed half written and could not be undone alone."""
+        on = self._on
+        self._committing = False
+        on.begin()
+        results: list[Result] = []
+        for plan in plans:
+            if not isinstance(plan, Compiled):
+                results.append(plan)
+                continue
+            result = self._saved(plan) if saving else self._unsaved(plan)
+            if result is None:
+                on.execute("ROLLBACK")
+                on.forget()
+                return None
+            results.append(result)
+        self._committing = True
+        on.execute("COMMIT")
+        return results
+
+    def _unsaved(self, one: Compiled) -> Result | None:
+        """Carry out a set; None where it failed when it had written something."""
+        before = self._on.total_changes()
         try:
-            values = self._steps(one, epochs)
-        except Exception as error:
-            # a full disk ends the transaction of the whole group, whatever savepoint it was in
-            if isinstance(error, _OF_THE_DISK) or not self._db.in_transaction:
-                raise
-            cursor.execute("ROLLBACK TO one")
-            cursor.execute("RELEASE one")
+            return outcome.Value(self._steps(one))
+        except Exception as error:  # noqa: BLE001 - of this set alone, whatever it is; else it is raised again
+            self._raise_if_lost(error)
+            return outcome.Error(self._refused(error)) if self._on.total_changes() == before else None
+
+    def _saved(self, one: Compiled) -> Result:
+        """Carry out a set, and undo it where it fails."""
+        on = self._on
+        on.execute("SAVEPOINT one")
+        try:
+            values = self._steps(one)
+        except Exception as error:  # noqa: BLE001 - of this set alone, whatever it is; else it is raised again
+            self._raise_if_lost(error)
+            on.execute("ROLLBACK TO one")
+            on.execute("RELEASE one")
+            on.forget()
             return outcome.Error(self._refused(error))
-        cursor.execute("RELEASE one")
-        if one.owns:
-            epochs.pop(one.tree, None)
+        on.execute("RELEASE one")
         return outcome.Value(values)
 
-    def _steps(self, one: Compiled, epochs: dict[str, int | None]) -> Values:
-        tree, epoch, cursor = one.tree, one.epoch, self._cursor
-        if epoch is not None:
-            if tree not in epochs:  # the group holds the write lock: what was read stays true till its end
-                found = ask(cursor, "SELECT epoch FROM trees WHERE tree = ?", (tree,))
-                epochs[tree] = found[0][0] if found else None
-            if epochs[tree] != epoch:
-                raise checks.fenced(tree, epoch, epochs[tree])
-        return tuple([step(cursor, *arguments) for step, arguments in one.steps])
+    def _raise_if_lost(self, error: Exception) -> None:
+        """A full disk ends the transaction of the whole group, whatever savepoint it was in."""
+        if isinstance(error, _OF_THE_DISK) or not self._db.in_transaction:
+            raise error
 
-    def _roll_back(self, *, committing: bool, error: BaseException) -> None:
-        if committing and isinstance(error, apsw.IOError):
+    def _steps(self, one: Compiled) -> Values:
+        tree, epoch, on = one.tree, one.epoch, self._on
+        if epoch is not None and (found := on.epoch(tree)) != epoch:
+            raise checks.fenced(tree, epoch, found)
+        return tuple([step(on, *arguments) for step, arguments in one.steps])
+
+    def _roll_back(self, error: BaseException) -> None:
+        self._on.forget()
+        if self._committing and isinstance(error, apsw.IOError):
             self._broken = (
                 f"store {self._path}: the disk failed while a commit was flushed ({error}); nothing more is written"
                 " by this process; look at the disk, then open the store again"
             )
         try:
             if self._db.in_transaction:
-                self._cursor.execute("ROLLBACK")
+                self._on.execute("ROLLBACK")
         except apsw.Error:
             # SQLite has rolled back by itself, or the connection is lost; either way nothing was committed
             self._broken = self._broken or str(self._told(error))

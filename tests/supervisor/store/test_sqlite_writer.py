@@ -112,6 +112,45 @@ def test_sup_6_a_new_epoch_is_in_force_within_its_group(writer: Writer) -> None:
     assert isinstance(found[2], Fenced)
 
 
+def noted(at: int, *more: Require) -> ChangeSet:
+    """A set of the owner that appends a note."""
+    return ChangeSet(TREE, 1, (Append(LEAD, at, (NoteRecord(turn_id(LEAD, 1), "notice", str(at)),)), *more))
+
+
+def test_store_1_what_was_undone_is_not_remembered(writer: Writer) -> None:
+    """A set that fails when it has written is undone whole, also in what the writer knows of the conversation."""
+    never = Require(AgentRow, (LEAD,), "turns", -1)
+    found = outcomes(writer, count(), noted(0, never), noted(0), noted(1, never), noted(1), count())
+    assert [found[0], found[2], found[4], found[5]] == [(1,), (1,), (2,), (2,)]
+    assert isinstance(found[1], Conflict)
+    assert isinstance(found[3], Conflict)
+    assert outcomes(writer, noted(2)) == [(3,)]
+
+
+def test_store_6_what_another_connection_wrote_is_in_force(writer: Writer, tmp_path: Path) -> None:
+    """What the writer knows from before is looked up anew once anybody else has written."""
+    assert outcomes(writer, noted(0)) == [(1,)]
+    db = apsw.Connection(str(tmp_path / "agents.db"))
+    db.execute("DELETE FROM records")
+    assert outcomes(writer, noted(0)) == [(1,)]
+    db.execute("UPDATE trees SET epoch = 9")
+    db.close()
+    assert isinstance(outcomes(writer, noted(1))[0], Fenced)
+
+
+def test_store_5_conversations_do_not_run_into_each_other(writer: Writer, tmp_path: Path) -> None:
+    """Agents made one after the other have keys side by side, and each reads its own records only."""
+    second = AgentId("lead/b")
+    put = ChangeSet(TREE, 1, (Put(AgentRow(second, "lead", "b", "d"), fresh=True),))
+    other = ChangeSet(TREE, 1, (Append(second, 0, (NoteRecord(turn_id(second, 1), "notice", "b"),) * 2),))
+    assert outcomes(writer, put, noted(0), other, noted(1)) == [(None,), (1,), (2,), (2,)]
+    reads = Reads("agents.db", open_reader(tmp_path / "agents.db"))
+    assert [note.text for note in reads.read_records(LEAD, 0, None) if isinstance(note, NoteRecord)] == ["0", "1"]
+    assert [note.text for note in reads.read_records(second, 1, 2**40) if isinstance(note, NoteRecord)] == ["b"]
+    assert [found.length for found in (reads.load_agent(LEAD), reads.load_agent(second)) if found] == [2, 2]
+    reads.close()
+
+
 def test_the_group_is_written_before_anyone_is_told(writer: Writer, tmp_path: Path) -> None:
     """Another connection sees all of a group once its outcomes are there."""
     outcomes(writer, *[count() for _ in range(5)])
