@@ -11,33 +11,29 @@ from typing import TYPE_CHECKING, Protocol, final
 
 import trio
 
-from .approving import unknown_in
-from .changes import CallState, Claim, Intake, Move, Put
-from .compaction import ASKED, NO_COMPACTION, Compacting
+from .changes import Claim, Intake, Move, Put
+from .compaction import ASKED, Compacting
 from .crashes import Crashes, leave_in_order
 from .errors import NotCompacted, Unavailable
 from .evolve import evolve
 from .ids import turn_id
-from .inputs import Begin
 from .loop import TurnLoop
 from .mailbox import Mailbox
+from .memory import Memory
 from .messages import Purpose, ReceiptState, Status
-from .moves import Over, TurnState
-from .parking import APPROVAL, PAUSED
-from .reopening import done, open_calls, owed
-from .transcript import ResponseRecord
+from .parking import APPROVAL, PAUSED, paused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from .agent import Agent
-    from .changes import AgentRow, CallRow
+    from .changes import AgentRow
     from .conversation import Conversation
     from .errors import CallboardError
     from .hosting import Host
-    from .ids import AgentId, CallId, MessageId
+    from .ids import AgentId
     from .messages import Outcome, Queued
-    from .output import OutputSpec
+    from .moves import Over
     from .points import TurnSpec
 
 
@@ -98,9 +94,7 @@ class Actor:
 
     Attributes:
         suspended: why no turn may begin (`leaving`, `budget`, `store`, `crashed`, `approval`, `paused`, …), or None.
-        calls: rows of calls as they were read, None where the store knows better. unknown: as `TurnState` has it.
-        stale: a commit failed that may have been written; the store is read before anything rests on memory (TRN-1).
-        behind: the store has messages waiting that the mailbox does not show yet.
+        memory: what is known of its turns. behind: the store has messages waiting that the mailbox does not show yet.
         run_open: a run is under way. last: the outcome of the last turn that ended in this process, or None.
     """
 
@@ -110,24 +104,21 @@ class Actor:
         "agent",
         "asking_output",
         "behind",
-        "calls",
         "compacting",
-        "conversation",
         "crashes",
         "intake",
         "keeper",
         "last",
         "loop",
         "mailbox",
+        "memory",
         "not_compacted",
         "path",
         "row",
         "run_open",
         "seq",
         "spec",
-        "stale",
         "suspended",
-        "unknown",
     )
 
     def __init__(self, agent: Agent, row: AgentRow, keeper: Keeper, spec: TurnSpec) -> None:
@@ -137,14 +128,11 @@ class Actor:
         self.keeper = keeper
         self.spec = spec
         self.mailbox = Mailbox()
-        self.conversation: Conversation | None = None
-        self.calls: tuple[CallRow, ...] | None = ()
-        self.unknown: tuple[tuple[str, CallId], ...] = ()
+        self.memory = Memory()
         self.intake = Intake.OPEN
         self.loop: TurnLoop | None = None
         self.suspended: str | None = row.suspended
         self.run_open = row.open is not None
-        self.stale = False
         self.behind = False
         self.crashes = Crashes(spec.limits.poison_limit)
         self.last: Outcome | None = None
@@ -157,8 +145,7 @@ class Actor:
     # -- work arrives ----------------------------------------------------------------------------------------------
 
     def arrived(self, queued: Queued) -> None:
-        """A message is durable: put it in its lane, and wake."""
-        self.mailbox.add(queued)
+        """A message is durable, and in its lane: wake."""
         if self._behind is not None and queued.envelope.purpose is Purpose.ABORT:
             self._behind.cancel()
         self.wake()
@@ -241,7 +228,7 @@ class Actor:
                     self.keeper.settled(self)
                 except Exception as error:  # noqa: BLE001 - an actor's one supervision point: a bug in it is no end of all
                     again = self.crashes.goes_on(error)
-                    self.stale = True  # what is in memory may be half of something
+                    self.memory.stale = True  # what is in memory may be half of something
                     self.suspended = self.suspended if again else "crashed"
                     self.keeper.crashed(self, error)
                     if not again:
@@ -266,26 +253,23 @@ class Actor:
         """Run a turn, or, with `cut`, only settle the open one, and claim `orders` with it."""
         if await self._ready() and cut is None and (not self.due or self.mailbox.orders):
             return  # something came while we read
-        if cut is None and self.stale_decisions():
+        if cut is None and self.memory.stale_decisions(self.row, self.mailbox.decisions):
             await self.keeper.obey(self)
             return
         at_once = self._at_once(cut, orders)
         self.suspended = None
-        assert self.conversation is not None, "it was read"
-        host, row = self.keeper.host, self.row
-        resumed = row.open is not None
-        alone = self.compacting and not (resumed or self.mailbox.wants_turn)
+        host, row, memory = self.keeper.host, self.row, self.memory
+        assert memory.conversation is not None, "it was read"
+        alone = self.compacting and not (row.open is not None or self.mailbox.wants_turn)
         look = host.look(sends=False)
-        if self.calls:
-            self.unknown = unknown_in(self.calls, look.toolbox)
-        calls = open_calls(self.conversation, self.calls or (), look.toolbox) if resumed else ()
-        last = self.conversation.last
-        answer = last if resumed and isinstance(last, ResponseRecord) else None
-        owes, more = resumed and owed(self.conversation), at_once is not None
-        begin = Begin(host.now(), calls, owes, answer, more=more, compact=alone, crashed=self.crashes.uncounted)
-        state = self._state(self.conversation, look.output)
+        begin = memory.begin(host, row, look, crashed=self.crashes.uncounted)
+        if alone or at_once is not None:
+            begin = evolve(begin, compact=alone, more=at_once is not None)
+        state = memory.state(self.spec, row, look, new_run=not self.run_open)
+        if self.compacting:
+            state.compacting = Compacting(ASKED)
         self.run_open |= not alone
-        self.loop = loop = TurnLoop(host, state, self.conversation, self._compacted)
+        self.loop = loop = TurnLoop(host, state, memory.conversation, self._compacted)
         if not alone:
             self.keeper.turn_begins(self)
         if at_once is not None:
@@ -313,15 +297,14 @@ class Actor:
         """What the loop left behind, however it ended."""
         self.crashes.ran(before, loop.row)
         self.row = loop.row
-        self.calls = () if self.row.open is None else None
-        self.unknown = loop.state.unknown
+        self.memory.ran(self.row, loop.state.unknown)
         self.loop = None
 
     def _ended(self, over: Over, before: AgentRow) -> None:
         """What the end of a turn means for the next."""
         if over.suspended is not None:
             self.suspended = over.suspended
-            self.stale = over.failure is not None
+            self.memory.stale = over.failure is not None
         elif over.outcome is None:
             self.behind = self.row.singly != before.singly  # its messages wait again (CON-6)
         else:
@@ -329,20 +312,6 @@ class Actor:
         aborted = over.outcome is not None and over.outcome.status is Status.ABORTED
         if self.compacting and aborted:  # ABT-4
             self._compacted(NotCompacted(f"{self.path} was not compacted: it was aborted"))
-
-    def _state(self, conversation: Conversation, output: OutputSpec | None) -> TurnState:
-        """The turn as it begins, or as the store has it open."""
-        row = self.row
-        return TurnState(
-            self.spec,
-            row,
-            conversation.stored,
-            new_run=row.open is None and not self.run_open,
-            output=output if row.open is not None else None,
-            unknown=self.unknown,
-            done=() if row.open is None else done(conversation, turn_id(row.agent, row.open.number)),
-            compacting=Compacting(ASKED) if self.compacting else NO_COMPACTION,
-        )
 
     async def _ready(self) -> bool:
         """Catch up, and let held messages join what a later one asked for (ABT-4). Returns whether it waited."""
@@ -355,15 +324,14 @@ class Actor:
 
     async def _catch_up(self) -> bool:
         """Read what memory does not have, or cannot be sure of. Returns whether anything was read."""
-        read = self.stale or self.behind or self.calls is None
+        memory = self.memory
+        read = memory.doubted or self.behind
         if read:
-            if self.stale:
-                self.conversation = None
             await self.keeper.refresh(self)
-            self.stale, self.behind, self.unknown = False, False, ()
-        if self.conversation is not None:
+            memory.read_anew()
+        if memory.conversation is not None:
             return read
-        self.conversation = await self.keeper.conversation(self)
+        memory.conversation = await self.keeper.conversation(self)
         return True
 
     def _at_once(self, cut: str | None, orders: tuple[Queued, ...]) -> Callable[[TurnLoop], None] | None:
@@ -374,15 +342,6 @@ class Actor:
             return lambda loop: loop.cut(None, tuple)
         decisions = self.mailbox.decisions
         return (lambda loop: loop.decide(decisions)) if decisions else None
-
-    def stale_decisions(self) -> tuple[MessageId, ...]:
-        """Decisions on calls that do not wait for one, as far as is known: none while the rows must be read first."""
-        decisions = self.mailbox.decisions
-        if not decisions or self.stale or self.calls is None:
-            return ()
-        rows = self.calls if self.row.open is not None else ()
-        waiting = {row.call for row in rows if row.state is CallState.AWAITING}
-        return tuple(queued.envelope.id for queued in decisions if queued.envelope.target not in waiting)
 
     async def end_open(self, reason: str, orders: tuple[Queued, ...]) -> None:
         """Settle the open turn as aborted, and claim the abort with it; for the keeper that obeys, in our own task.
@@ -398,20 +357,15 @@ class Actor:
 
     async def pause(self, order: Queued) -> None:
         """Pause, or end the pause, in one commit with the claim of the order; for the keeper that obeys (TOL-12)."""
-        if self.stale:
+        if self.memory.stale:
             await self._catch_up()
         pausing = order.envelope.purpose is Purpose.PAUSE
-        turn = self.row.open
-        if turn is not None and self.row.suspended is not None:  # it stands in order, whatever it is suspended for now
-            turn = evolve(turn, left=True)
-        row = evolve(self.row, suspended=PAUSED if pausing else None, open=turn)
+        row = paused(self.row, pausing=pausing)
         claim = Claim(self.path, (order.envelope.id,), turn_id(self.path, self.row.turns))
         await self.keeper.host.commit((claim, Put(row)))
         self.row = row
-        if pausing:
-            self.suspended = PAUSED
-        elif self.suspended == PAUSED:
-            self.suspended = None
+        if pausing or self.suspended == PAUSED:
+            self.suspended = row.suspended
 
     async def bury(self, reason: str) -> None:
         """End an open turn that nothing will go on with: its calls are settled, and whoever asked is told (CLS-2).
@@ -419,13 +373,13 @@ class Actor:
         Only for a passive actor.
         """
         assert not self.active, "ACTOR-1: its task ends its turn itself"
-        self.active = True
+        self.active, suspended = True, self.suspended
         try:
             await self._catch_up()
             if self.row.open is not None:
                 await self._turn(reason)
         finally:
-            self.active = False
+            self.active, self.suspended = False, suspended  # what kept it from a turn still does
 
     def __repr__(self) -> str:
         state = "active" if self.active else "passive"

@@ -25,6 +25,7 @@
     │   ├── Aborted, Killed, Crashed, Unfinished, NotCompacted, SpecMissing
     ├── StoreError            the store's side
     │   ├── Fenced, Corrupt, Unavailable, NewerSchema, OwnedElsewhere, Conflict
+    │   └── InDoubt             below Unavailable: it may have been written, or not
     └── InternalError         a bug of ours: report it
 
 A message says what happened, the value met, what would be accepted, and what to do next.
@@ -307,9 +308,23 @@ class Corrupt(StoreError):
 
 
 class Unavailable(StoreError):
-    """The store cannot be reached or written now (disk full, I/O error, read-only, busy)."""
+    """The store cannot be reached or written now (disk full, I/O error, read-only, busy); nothing was written."""
 
     kind = "unavailable"
+
+
+class InDoubt(Unavailable):
+    """Whether a commit was written is not known: the store failed in the middle of it, and does not say.
+
+    Attributes:
+        messages: ids of those that it would have accepted; `receipt(id)` tells, once the store answers.
+    """
+
+    kind = "in_doubt"
+
+    def __init__(self, text: str, messages: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.messages = messages
 
 
 class NewerSchema(StoreError):

@@ -67,84 +67,53 @@ class Mailbox:
 
     Attributes:
         held: messages that an abort holds. mortal: those that have a time to live.
-        seen: the highest seq that was told here. next_seq: the one that is told next, where that is known.
+        next_seq: the one that is told next, where that is known.
+        gap: the store has a message that nobody told of; it must be read.
 
     Invariants:
         MAIL-1 each lane is sorted by seq. MAIL-2 every message in it is queued or held; control is never held.
+        MAIL-3 seqs have no gaps: a message that is told behind one does not enter before the store was read, so none
+            is lost and none overtakes (ACC-4). Control overtakes whatever waits.
         MAIL-4 a message that has expired is chosen by no request, and asks for no turn, while its death is written.
-        MAIL-3 a message that is told before an earlier one waits for it: seqs have no gaps, so none is lost (ACC-4).
     """
 
-    __slots__ = ("_early", "_lanes", "held", "mortal", "next_seq", "seen")
+    __slots__ = ("_lanes", "gap", "held", "mortal", "next_seq")
 
     def __init__(self, waiting: Iterable[Queued] = ()) -> None:
         self._lanes: dict[Lane, list[Queued]] = {Lane.CONTROL: [], Lane.STEER: [], Lane.SEND: []}
         self.held: set[MessageId] = set()
         self.mortal = Mortal()
         self.next_seq: int | None = None
-        self.seen = 0
-        self._early: dict[int, Queued | None] = {}
-        self.reload(waiting, 0)
+        self.gap = False
+        self.reload(waiting, None)
 
-    def reload(self, waiting: Iterable[Queued], seen: int) -> None:
-        """Take the store's word for every message up to `seen`, told before it was read; later ones stay."""
-        late = [queued for lane in self._lanes.values() for queued in lane if queued.seq > seen]
-        kept = {queued.seq: queued for queued in waiting}
-        known = max(kept, default=0)  # the store leaves no gap below: what is missing there is gone
-        kept |= {queued.seq: queued for queued in late}
-        self.held.intersection_update(queued.envelope.id for queued in late)
+    def reload(self, waiting: Iterable[Queued], next_seq: int | None) -> None:
+        """Take the store's word for everything. `next_seq`: of this mailbox when the read of it began."""
+        self.held.clear()
         self.mortal = Mortal()
         for lane in self._lanes.values():
             lane.clear()
-        for queued in kept.values():
+        known = 0
+        for queued in waiting:
             self._place(queued)
-        if self.next_seq is not None:  # its sender may not have told of it yet: it must not enter twice
-            self._early = {seq: early for seq, early in self._early.items() if seq > known}
-            self.next_seq = max(self.next_seq, known + 1)
-            self._enter_early()
+            known = max(known, queued.seq)
+        self.next_seq = max(next_seq or 1, known + 1) if known else next_seq
+        self.gap = False
 
     def add(self, queued: Queued) -> None:
-        """Take a message that was accepted; commits of many senders may be told out of order (MAIL-3)."""
-        seq = queued.seq
-        if seq < self._told:
-            return  # it was read from the store before its sender told of it
-        if self.next_seq is not None and seq > self.next_seq:
-            control = queued.envelope.lane is Lane.CONTROL  # it overtakes whatever waits
-            self._early[seq] = None if control else queued
-            if control:
+        """Take a message that was accepted; one that is not the next shows that one is missing (MAIL-3)."""
+        seq, wanted = queued.seq, self.next_seq
+        if wanted is not None and seq < wanted:
+            return  # it was read from the store before its commit was told here
+        if wanted is not None and seq > wanted:
+            self.gap = True
+            if queued.envelope.lane is Lane.CONTROL:
                 self._place(queued)
             return
         self._place(queued)
         self.next_seq = seq + 1
-        self._enter_early()
-
-    def _enter_early(self) -> None:
-        """Messages that waited for the one before them come in."""
-        while self.next_seq in self._early:
-            early = self._early.pop(self.next_seq)
-            if early is not None:
-                self._place(early)
-            self.next_seq += 1
-
-    def catch_up(self, waiting: Iterable[Queued]) -> None:
-        """Take what the store has and nobody told of: a commit that failed for its sender may have been written."""
-        told = self._told
-        for queued in waiting:
-            if queued.seq >= told and queued.seq not in self._early:
-                self._place(queued)
-        for early in self._early.values():
-            if early is not None:
-                self._place(early)
-        self._early.clear()
-        self.next_seq = max(self.seen + 1, told)
-
-    @property
-    def _told(self) -> int:
-        """The least seq that nothing is known of."""
-        return self.seen + 1 if self.next_seq is None else self.next_seq
 
     def _place(self, queued: Queued) -> None:
-        self.seen = max(self.seen, queued.seq)
         lane = self._lanes[queued.envelope.lane]
         envelope = queued.envelope
         if queued.state is ReceiptState.HELD:
@@ -165,9 +134,6 @@ class Mailbox:
         for lane, waiting in self._lanes.items():
             if waiting:
                 self._lanes[lane] = [queued for queued in waiting if queued.envelope.id not in gone]
-        for seq, early in self._early.items():
-            if early is not None and early.envelope.id in gone:
-                self._early[seq] = None
 
     def hold(self, messages: Iterable[MessageId]) -> None:
         """Mark messages as held by an abort (ABT-4)."""

@@ -12,6 +12,7 @@ from . import approving, batch, bounds, ending
 from .batching import batch_over, rows_of, settled_tells, starting
 from .changes import CallState, Claim
 from .errors import Unfinished
+from .evolve import evolve
 from .ids import turn_id
 from .inputs import Phase
 from .messages import Status, failure_of
@@ -19,7 +20,7 @@ from .moves import Step, opened
 
 if TYPE_CHECKING:
     from .callview import CallView
-    from .changes import Operation
+    from .changes import AgentRow, Operation
     from .inputs import Decided
     from .messages import Decision
     from .moves import Action, TurnState
@@ -54,6 +55,14 @@ def park(state: TurnState, rows: tuple[Operation, ...], now: float, before: tupl
     told = ending.outcome(state, opened(state), Status.PARKED, failure=failure_of(Unfinished(waits(state))))
     commit, records = ending.flush(state, now, suspended=APPROVAL, owes=True)
     return ending.suspended(state, (*rows, *commit), records, before, reason=APPROVAL, told=told)
+
+
+def paused(row: AgentRow, *, pausing: bool) -> AgentRow:
+    """The row of an agent that is paused, or goes on; a turn that stands in order goes on standing so (CON-6)."""
+    turn = row.open
+    if turn is not None and row.suspended is not None:  # whatever it is suspended for now
+        turn = evolve(turn, left=True)
+    return evolve(row, suspended=PAUSED if pausing else None, open=turn)
 
 
 def waits(state: TurnState) -> str:

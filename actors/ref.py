@@ -37,7 +37,8 @@ class Receipt:
     Attributes:
         id: of the message. path: of the agent.
         state: as last known here; the last four are final.
-        error: why a posted message was refused, or None. reason: why it is dead, or None.
+        error: why a posted message was refused, or why nobody knows (`InDoubt`, while it is pending), or None.
+        reason: why it is dead, or None.
         turn: that consumed it, or None. skipped: ids of the calls that it ended, an interrupting steer, as it entered.
     """
 
@@ -56,9 +57,9 @@ class Receipt:
         """Wait until a posted message is durable.
 
         Raises:
-            MailboxError, StoreError: it was refused, and stands nowhere.
+            MailboxError, StoreError: it was refused, and stands nowhere. InDoubt: the store does not say.
         """
-        while self.state is ReceiptState.PENDING:
+        while self.state is ReceiptState.PENDING and self.error is None:
             self._decided = self._decided or trio.Event()
             await self._decided.wait()
         if self.error is not None:
@@ -68,7 +69,7 @@ class Receipt:
         """Set what became of the message. For the supervisor."""
         self.state = state
         self.error = error
-        if self._decided is not None and state is not ReceiptState.PENDING:
+        if self._decided is not None and (error is not None or state is not ReceiptState.PENDING):
             self._decided.set()
 
     async def wait_report(self) -> Report:

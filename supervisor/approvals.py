@@ -95,7 +95,7 @@ class Approvals:
     def adopt(self, actor: Actor) -> None:
         """An agent was read in: what it asks is asked again."""
         decided = {queued.envelope.target for queued in actor.mailbox.decisions}
-        for row in actor.calls or ():
+        for row in actor.memory.calls or ():
             if row.state is CallState.AWAITING and row.call not in decided:
                 self._add_row(row)
 

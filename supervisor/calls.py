@@ -158,7 +158,7 @@ class Calls:
     def conversation(self) -> Window:
         """The conversation as it stands."""
         actor = self._parts.kernel.actors.get(self.agent)
-        conversation = None if actor is None else actor.conversation
+        conversation = None if actor is None else actor.memory.conversation
         return (conversation or _EMPTY).window()
 
     def ref(self, path: AgentId) -> AgentRef:

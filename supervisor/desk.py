@@ -215,15 +215,15 @@ class SupervisorDesk:
 
     async def close(self, path: AgentId, grace_s: float | None) -> None:
         """Begin a close."""
-        await self._parts.stopping.close(path, grace_s)
+        await self._parts.closing.close(path, grace_s)
 
     async def wait_closed(self, path: AgentId) -> None:
         """Until it is closed."""
-        await self._parts.stopping.wait_closed(path)
+        await self._parts.closing.wait_closed(path)
 
     async def kill(self, path: AgentId, reason: str) -> None:
         """End it at once."""
-        await self._parts.stopping.kill(path, reason)
+        await self._parts.closing.kill(path, reason)
 
     async def wake(self, path: AgentId) -> None:
         """Queue held messages again."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
+    from actors.actor import Actor
     from actors.agent import Agent
     from actors.budget import Budget
     from actors.changes import AgentRow
@@ -127,7 +128,7 @@ class Supervisor:
         options = self._parts.options
         with trio.CancelScope(shield=True) as scope:
             scope.deadline = trio.current_time() + options.grace_s + options.hard_s + 1  # the cut-off is at the grace
-            await self._parts.stopping.give_up(path)
+            await self._parts.exits.give_up(path)
 
     async def find(self, path: str) -> AgentRef:
         """The handle of an agent of the store.
@@ -171,22 +172,25 @@ class Supervisor:
                 await self._wake(path)
 
     async def _wake(self, path: AgentId) -> None:
-        kernel = self._parts.kernel
-        if path not in kernel.actors and not await self._known(path):
+        actor = await self._resumed(path)
+        if actor is None:
             return
-        actor = await kernel.resident(path)
         if actor.suspended in _GOES_ON:
             actor.suspended = None
         if actor.intake is Intake.CLOSING:
-            self._parts.stopping.go_on_closing(actor)
+            self._parts.closing.go_on_closing(actor)
         actor.wake()
 
-    async def _known(self, path: AgentId) -> bool:
-        """Whether the agent's spec is in the registry; if not, it is suspended, and an event says so."""
-        if name_of(path) in self._parts.kernel.registry:
-            return True
-        self._parts.kernel.tell(path, AgentSuspended, {"reason": "spec_missing"})
-        return False
+    async def _resumed(self, path: AgentId) -> Actor | None:
+        """The agent's actor; without a spec it is suspended, as an event says, unless it is to be closed."""
+        kernel = self._parts.kernel
+        if path in kernel.actors or name_of(path) in kernel.registry:
+            return await kernel.resident(path, stand_in=True)
+        stored = await kernel.store.load_agent(path)
+        if stored is not None and stored.intake is Intake.CLOSING:
+            return await kernel.resident(path, stand_in=True)
+        kernel.tell(path, AgentSuspended, {"reason": "spec_missing"})
+        return None
 
     def events(self) -> AbstractAsyncContextManager[Subscription]:
         """Watch everything, until the supervisor is left."""
@@ -277,7 +281,7 @@ class Supervisor:
     async def wait_suspended(self, grace: float) -> None:
         """Wait until nothing runs; past `grace` seconds cut off what still does."""
         parts = self._parts
-        await parts.stopping.suspend(tuple(parts.kernel.actors), grace)
+        await parts.exits.suspend(tuple(parts.kernel.actors), grace)
 
     async def abort_all(self, reason: str) -> None:
         """Abort every tree."""

@@ -1,13 +1,14 @@
 """What all of one supervisor's parts share: the store's side of commits, and the agents that live in this process.
 
-Memory changes after the commit that says so, in one place (`apply`). The kernel knows nothing of turns, budgets or
-models: it keeps rows, mailboxes and actors in step.
+It owns trees, reads agents in, and commits; what a commit then means in memory is `mirror.py`'s. The kernel knows
+nothing of turns, budgets or models: it keeps rows, mailboxes and actors in step.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 from weakref import WeakValueDictionary
 
@@ -16,33 +17,35 @@ import trio
 
 from actors.actor import Actor
 from actors.agent import Agent, closure
-from actors.changes import AgentRow, Bump, ChangeSet, Claim, Enqueue, Move, Placed, Shut
-from actors.errors import CallboardError, SpecMissing, StoreError, UnknownPath
+from actors.changes import AgentRow, Bump, ChangeSet, Move
+from actors.errors import CallboardError, InDoubt, SpecMissing, StoreError, UnknownPath
 from actors.evolve import evolve
 from actors.frames import Frames
-from actors.happenings import AgentSuspended, MessageAccepted, MessageDead, MessageHeld, SpecChanged
+from actors.happenings import AgentSuspended, SpecChanged
 from actors.ids import AgentId, MessageId, TreeId, tree_of, turn_id
-from actors.messages import Lane, Purpose, Queued, ReceiptState, skipped_of
-from actors.poison import last_try
+from actors.messages import ReceiptState
 from actors.ref import Receipt
 from actors.watching import Board
 
 from .budgets import GRANTS, read_budget, read_grant
+from .doubt import settled
 from .ledger import Ledger
+from .mirror import Mirror
 from .replies import Replies
 from .store.base import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from actors.changes import Operation, Value, Values
+    from actors.changes import Operation, Values
     from actors.happenings import Event
-    from actors.ids import TurnId
 
     from .store.base import StoredAgent
 
 
-_SEEN_IN_MEMORY: Final = frozenset({Claim, Enqueue, Move, Shut})
+SPEC_MISSING: Final = "spec_missing"
+STAND_IN: Final = "The spec of this agent is missing."
+"""Instructions of a spec that stands in for a missing one; no model ever reads them."""
 
 
 @final
@@ -52,7 +55,6 @@ class Kernel:
 
     Invariants:
         KERNEL-1 an agent is in `actors` once; while it is being read it is in `_reading`.
-        KERNEL-2 a mailbox in memory changes only by `apply`, after the commit.
 
     Attributes:
         now: seconds on Trio's clock; the clock's own method, for `trio.current_time` is four calls, often in a turn.
@@ -67,20 +69,29 @@ class Kernel:
     nursery: trio.Nursery
     token: str
     now: Callable[[], float]
-    actors: dict[AgentId, Actor] = attrs.field(factory=dict, init=False)
-    receipts: WeakValueDictionary[MessageId, Receipt] = attrs.field(factory=WeakValueDictionary, init=False)
     epochs: dict[TreeId, int] = attrs.field(factory=dict, init=False)
+    mirror: Mirror = attrs.field(init=False)
+    actors: dict[AgentId, Actor] = attrs.field(init=False)
+    receipts: WeakValueDictionary[MessageId, Receipt] = attrs.field(init=False)
     make_actor: Callable[[Agent, AgentRow], Actor] = attrs.field(init=False)
     adopted: Callable[[Actor], None] = attrs.field(init=False)
     """Called with each agent that was read in, once it is here."""
-    mortal: Callable[[Actor], None] = attrs.field(init=False)
-    """Called with an agent that may have got a message that expires."""
     wall: Callable[[], float] = time.time
     """The time of day in Unix seconds, for what must outlive this process; nothing is ordered by it."""
     _made: int = attrs.field(default=0, init=False)
     _reading: dict[AgentId, trio.Event] = attrs.field(factory=dict, init=False)
-    _early: dict[AgentId, list[Queued]] = attrs.field(factory=dict, init=False)
     _owning: dict[TreeId, trio.Lock] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """What commits mean here is the mirror's to say."""
+        spawn = self.nursery.start_soon
+        self.mirror = Mirror(
+            replies=self.replies,
+            tell=self.tell,
+            bring=lambda agent: spawn(self._bring, agent),
+            read=lambda agent: spawn(self._catch_up, agent),
+        )
+        self.actors, self.receipts = self.mirror.actors, self.mirror.receipts
 
     def wall_ms(self) -> int:
         """Milliseconds of the time of day."""
@@ -110,7 +121,7 @@ class Kernel:
             first: called when they are durable, before anything else hears of them.
 
         Raises:
-            StoreError, MailboxError, UnknownPath: nothing was written.
+            StoreError, MailboxError, UnknownPath: nothing was written. InDoubt: even the store does not know.
         """
         epoch = self.epochs[tree] if fenced else None
 
@@ -119,113 +130,29 @@ class Kernel:
         ) -> None:  # in the order of commits, or memory would end in another state than the store
             if first is not None:
                 first()
-            for operation, value in zip(operations, values, strict=True):
-                if type(operation) in _SEEN_IN_MEMORY:
-                    self._apply(operation, value)
+            self.mirror.apply(operations, values)
 
         try:
             return await self.store.commit(ChangeSet(tree, epoch, _timed(operations, self.wall)), then)
-        except StoreError:
-            for operation in operations:
-                if isinstance(operation, Enqueue) and operation.envelope.to in self.actors:
-                    self.nursery.start_soon(self._catch_up, operation.envelope.to)
-            raise
+        except InDoubt as doubt:  # ACC-2: nobody is told anything before the store was asked
+            values = await settled(self.store, operations, self._waiting(operations), doubt)
+            then(values)
+            return values
+
+    def _waiting(self, operations: tuple[Operation, ...]) -> dict[AgentId, tuple[MessageId, ...]]:
+        """What waits for the agents whose mailboxes are moved."""
+        found = (self.actors.get(one.agent) for one in operations if isinstance(one, Move))
+        return {
+            actor.path: tuple(queued.envelope.id for queued in actor.mailbox.waiting)
+            for actor in found
+            if actor is not None
+        }
 
     async def store_counter(self, name: str) -> int:
         """The next value of a counter that all processes share, from 1."""
         (value,) = await self.store.commit(ChangeSet(TreeId(""), None, (Bump(name),)))
         assert isinstance(value, int), "Bump returns the new value"
         return value
-
-    def _apply(self, operation: Operation, value: Value) -> None:
-        match operation:
-            case Claim(agent=agent, messages=messages, turn=turn, reason=reason):
-                self._leave(agent, messages, ReceiptState.CONSUMED, turn=turn, reason=reason)
-                actor = self.actors.get(agent)
-                if actor is not None and actor.loop is not None:
-                    self.replies.claimed(messages, turn)
-            case Enqueue(envelope=envelope):
-                if isinstance(value, Placed) and not value.again:
-                    self._arrived(Queued(value.seq, envelope))
-            case Move(agent=agent, to=to, reason=reason):
-                self._moved(agent, value if isinstance(value, tuple) else (), to, reason)
-            case Shut(agent=agent, to=to):
-                actor = self.actors.get(agent)
-                if actor is not None:
-                    actor.intake = to
-            case _:
-                pass
-
-    def _leave(
-        self,
-        agent: AgentId,
-        messages: tuple[MessageId, ...],
-        state: ReceiptState,
-        *,
-        turn: TurnId | None = None,
-        reason: str | None = None,
-    ) -> None:
-        actor = self.actors.get(agent)
-        if actor is not None:
-            actor.mailbox.remove(messages)
-        for message in messages:
-            receipt = self.receipts.get(message)
-            if receipt is not None:
-                receipt.turn = turn or receipt.turn
-                receipt.reason, receipt.skipped = reason, skipped_of(reason)
-                receipt.decide(state)
-
-    def _moved(self, agent: AgentId, messages: tuple[MessageId, ...], to: ReceiptState, reason: str | None) -> None:
-        if to.final:
-            self._leave(agent, messages, to, reason=reason)
-            if to is ReceiptState.DEAD:
-                for message in messages:
-                    self.tell(agent, MessageDead, {"message": message, "reason": reason or ""})
-            return
-        actor = self.actors.get(agent)
-        for message in messages:
-            receipt = self.receipts.get(message)
-            if receipt is not None:
-                receipt.turn, receipt.reason, receipt.skipped = None, None, ()
-                receipt.decide(to)
-            if to is ReceiptState.HELD:
-                self.tell(agent, MessageHeld, {"message": message})
-        if actor is not None:
-            if to is ReceiptState.HELD:
-                actor.mailbox.hold(messages)
-            else:
-                self.replies.claimed(messages, None)
-                actor.mailbox.release(messages)
-                actor.behind = actor.behind or not all(actor.mailbox.has(message) for message in messages)
-                actor.wake()
-
-    def _arrived(self, queued: Queued) -> None:
-        """A message is durable: its agent has it, or is read in to have it (ACC-8)."""
-        envelope = queued.envelope
-        lane = envelope.lane
-        if lane is not Lane.CONTROL:
-            values = {"message": envelope.id, "lane": lane.value, "sender": envelope.sender}
-            self.tell(envelope.to, MessageAccepted, values)
-        actor = self.actors.get(envelope.to)
-        if actor is None:
-            if envelope.to in self._reading:  # what is being read may be from before this message
-                self._early.setdefault(envelope.to, []).append(queued)
-            self.nursery.start_soon(self._bring, envelope.to)
-            return
-        actor.arrived(queued)
-        if envelope.expires_ms is not None:
-            self.mortal(actor)
-        loop = actor.loop
-        if loop is None:
-            return
-        if envelope.purpose is Purpose.ABORT:
-            loop.cut(envelope.reason or "aborted", lambda: _aborts(actor))
-        elif envelope.purpose is Purpose.DECISION:
-            loop.decide((queued,))
-        elif envelope.purpose is Purpose.PAUSE:
-            loop.suspend()
-        elif envelope.interrupt and not last_try(loop.row, actor.agent.limits.poison_limit):
-            loop.cut(None, tuple)
 
     async def _bring(self, agent: AgentId) -> None:
         """Read an agent in and wake it; its message is in the store whatever happens here."""
@@ -237,32 +164,40 @@ class Kernel:
         actor.wake()
 
     async def _catch_up(self, agent: AgentId) -> None:
-        """A commit failed that may have been written: what the store accepted is answered all the same (ACC-8)."""
-        try:
-            stored = await self.store.load_agent(agent)
-        except StoreError:
-            return  # a restart finds it
+        """The store has a message that nobody told of: it is answered all the same (ACC-8)."""
         actor = self.actors.get(agent)
-        if stored is not None and actor is not None:
-            actor.mailbox.catch_up(stored.queued)
-            self.mortal(actor)
-            actor.wake()
+        with suppress(StoreError):  # a turn, or a restart, reads it again
+            if actor is not None:
+                await self._reload(actor)
+                actor.wake()
 
     async def refresh(self, actor: Actor) -> None:
         """Take an agent's row, calls and waiting messages from the store, behind a commit that failed ambiguously."""
-        seen = actor.mailbox.seen
-        stored = await self.store.load_agent(actor.path)
-        assert stored is not None, "an agent with an actor is in the store"
-        actor.row, actor.calls, actor.intake = stored.row, stored.calls, stored.intake
-        actor.mailbox.reload(stored.queued, seen)
-        self.mortal(actor)
+        stored = await self._reload(actor)
+        actor.row, actor.memory.calls = stored.row, stored.calls
         if stored.row.open is not None:
             self.replies.claimed(stored.row.open.consumed, turn_id(actor.path, stored.row.open.number))
 
+    async def _reload(self, actor: Actor) -> StoredAgent:
+        """Read an agent anew, and take its intake and its messages from what is read and what was told meanwhile."""
+        next_seq = actor.mailbox.next_seq
+        with self.mirror.reading(actor.path) as catch_up:
+            stored = await self.store.load_agent(actor.path)
+            assert stored is not None, "an agent with an actor is in the store"
+            actor.mailbox.reload(stored.queued, next_seq)
+            actor.intake, actor.behind = stored.intake, False
+            catch_up(actor)
+        self.mirror.mortal(actor)
+        return stored
+
     # -- agents ----------------------------------------------------------------------------------------------------
 
-    async def resident(self, agent: AgentId) -> Actor:
+    async def resident(self, agent: AgentId, *, stand_in: bool = False) -> Actor:
         """The agent's actor, read in if it is not in memory.
+
+        Args:
+            agent: whose.
+            stand_in: where its spec is missing it gets one that runs nothing, so that it can be closed.
 
         Raises:
             UnknownPath: no such agent. SpecMissing: its spec is not in the registry. StoreError.
@@ -270,6 +205,8 @@ class Kernel:
         while True:
             actor = self.actors.get(agent)
             if actor is not None:
+                if actor.row.name not in self.registry and not stand_in:
+                    raise _spec_missing(actor.row)
                 return actor
             reading = self._reading.get(agent)
             if reading is None:
@@ -277,37 +214,41 @@ class Kernel:
             await reading.wait()
         self._reading[agent] = trio.Event()
         try:
-            return await self._read(agent)
+            return await self._read(agent, stand_in=stand_in)
         finally:
             self._reading.pop(agent).set()
 
-    async def _read(self, agent: AgentId) -> Actor:
+    async def _read(self, agent: AgentId, *, stand_in: bool) -> Actor:
         await self.own(tree_of(agent))
-        stored = await self.store.load_agent(agent)
-        if stored is None:
-            msg = f"there is no agent {agent!r} in this store"
-            raise UnknownPath(msg)
-        return self._settle_in(stored)
+        with self.mirror.reading(agent) as catch_up:
+            stored = await self.store.load_agent(agent)
+            if stored is None:
+                msg = f"there is no agent {agent!r} in this store"
+                raise UnknownPath(msg)
+            actor = self._settle_in(stored, stand_in=stand_in)
+            catch_up(actor)
+        self.adopted(actor)
+        self.mirror.mortal(actor)
+        return actor
 
-    def _settle_in(self, stored: StoredAgent) -> Actor:
+    def _settle_in(self, stored: StoredAgent, *, stand_in: bool) -> Actor:
         row = stored.row
         spec = self.registry.get(row.name)
         if spec is None:
-            msg = f"agent {row.agent!r} is suspended (spec_missing): pass its spec {row.name!r} in agents=[...]"
-            raise SpecMissing(msg)
-        if spec.digest != row.digest:
-            self.tell(row.agent, SpecChanged, {"before": row.digest, "after": spec.digest})
-        actor = self.make_actor(spec, row)
+            if not stand_in:
+                raise _spec_missing(row)
+            actor = self.make_actor(Agent(row.name, STAND_IN), row)
+            actor.suspended = SPEC_MISSING
+        else:
+            if spec.digest != row.digest:
+                self.tell(row.agent, SpecChanged, {"before": row.digest, "after": spec.digest})
+            actor = self.make_actor(spec, row)
         actor.intake = stored.intake
-        actor.calls = stored.calls
+        actor.memory.calls = stored.calls
         if row.open is not None:
             self.replies.claimed(row.open.consumed, turn_id(row.agent, row.open.number))
-        known = {queued.seq for queued in stored.queued}
-        early = (queued for queued in self._early.pop(row.agent, ()) if queued.seq not in known)
-        actor.mailbox.reload((*stored.queued, *early), 0)
+        actor.mailbox.reload(stored.queued, None)
         self.actors[row.agent] = actor
-        self.adopted(actor)
-        self.mortal(actor)
         return actor
 
     def settle_in_new(self, row: AgentRow, spec: Agent) -> Actor:
@@ -364,8 +305,8 @@ class Kernel:
             self.board.emit(event(path=agent, seq=seq, at=self.now(), **values))  # type: ignore[arg-type]
 
 
-def _aborts(actor: Actor) -> tuple[Queued, ...]:
-    return tuple(queued for queued in actor.mailbox.control if queued.envelope.purpose is Purpose.ABORT)
+def _spec_missing(row: AgentRow) -> SpecMissing:
+    return SpecMissing(f"agent {row.agent!r} is suspended (spec_missing): pass its spec {row.name!r} in agents=[...]")
 
 
 def _timed(operations: tuple[Operation, ...], wall: Callable[[], float]) -> tuple[Operation, ...]:

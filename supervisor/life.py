@@ -69,7 +69,7 @@ class Life:
 
     async def obey(self, actor: Actor) -> None:
         """Control messages that no turn carried out: an abort or a decision that came too late, a close, a kill."""
-        if stale := actor.stale_decisions():
+        if stale := actor.memory.stale_decisions(actor.row, actor.mailbox.decisions):
             await self._bury_decisions(actor, stale)
         aborts = tuple(queued for queued in actor.mailbox.orders if queued.envelope.purpose is Purpose.ABORT)
         if aborts and actor.row.open is not None:  # parked, or found open: its calls are settled with the abort (ABT-3)
@@ -82,7 +82,7 @@ class Life:
                 continue
             if envelope.purpose is not Purpose.ABORT:
                 actor.mailbox.remove((envelope.id,))  # the store keeps it until the close is done
-                self._parts.stopping.go_on_closing(actor, envelope)
+                self._parts.closing.go_on_closing(actor, envelope)
                 continue
             await self._kernel.commit(
                 tree_of(actor.path), (Claim(actor.path, (envelope.id,), turn_id(actor.path, actor.row.turns)),)
@@ -222,7 +222,7 @@ class Life:
         parts.replies.fulfil(actor.path, Need.UNWIND)
         parts.stopping.moved()
         if parts.options.durable and not actor.owes and actor.intake is not Intake.OPEN:
-            actor.conversation = None
+            actor.memory.conversation = None
 
     def crashed(self, actor: Actor, error: Exception) -> None:
         """A bug in the loop: named, and no end of anything else; those who wait are told where it does not go on."""

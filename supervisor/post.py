@@ -9,7 +9,7 @@ import attrs
 import trio
 
 from actors.changes import Enqueue, Intake, Move, Placed
-from actors.errors import AgentClosed, CallboardError, Conflict, MailboxFull, MessageTooLarge, UsageError
+from actors.errors import AgentClosed, CallboardError, Conflict, InDoubt, MailboxFull, MessageTooLarge, UsageError
 from actors.happenings import PostRefused
 from actors.ids import AgentId, name_of, tree_of
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState
@@ -158,7 +158,8 @@ class Post:
                 try:
                     await self._accept(path, (envelope,), (receipt,))
                 except CallboardError as error:
-                    receipt.decide(ReceiptState.REFUSED, error)
+                    in_doubt = isinstance(error, InDoubt)  # then it may come to be answered: that is no refusal (ACC-2)
+                    receipt.decide(ReceiptState.PENDING if in_doubt else ReceiptState.REFUSED, error)
                     self._parts.kernel.tell(path, PostRefused, {"message": envelope.id, "error": str(error)})
                 posted.waiting.popleft()
                 posted.decided += 1

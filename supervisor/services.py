@@ -96,7 +96,7 @@ class Services:
             old, new = self.chain(before), self.chain(wanted)
         except UsageError as error:
             return Choice(wanted, error=error)
-        conversation = self._actor.conversation
+        conversation = self._actor.memory.conversation
         if conversation is None or not old or not new or goes_along(old[0], new[0]):
             return Choice(wanted)
         self._hooking.change = (old[0].id, new[0].id)
@@ -160,7 +160,7 @@ class Services:
         """Choose what the next request takes."""
         row, mailbox = self.row(), self._actor.mailbox
         if mailbox.mortal.at_ms:
-            self._kernel.mortal(self._actor)
+            self._kernel.mirror.mortal(self._actor)
         alone = last_try(row, self._agent.limits.poison_limit)  # CON-6
         mail = () if alone else mailbox.choose(self._agent.drain, sends=sends, singly=row.singly)
         name = mail[0].envelope.output if mail else None

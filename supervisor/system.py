@@ -32,12 +32,14 @@ from .approvals import Approvals
 from .budgets import read_budget
 from .calls import Calls
 from .children import Children
+from .closing import Closing
 from .desk import SupervisorDesk
 from .expiry import Expiry
 from .front import Supervisor
 from .gateway import Gateway
 from .hooking import Hooking
 from .kernel import Kernel
+from .leaving import Leaving
 from .ledger import Ledger
 from .leftover import stuck, unwound
 from .life import Life
@@ -252,7 +254,9 @@ def _assemble(
     )
     parts.post = Post(parts)
     parts.children = Children(parts)
-    parts.stopping = Stopping(parts)
+    stopping = parts.stopping = Stopping(parts)
+    parts.closing = Closing(parts, stopping)
+    parts.exits = Leaving(parts, stopping)
     parts.desk = SupervisorDesk(parts)
     standing = parts.standing = Standing(parts)
     approvals = parts.approvals = Approvals(parts)
@@ -266,7 +270,7 @@ def _assemble(
 
     kernel.make_actor = make_actor
     kernel.adopted = adopted
-    kernel.mortal = Expiry(parts).watch
+    kernel.mirror.mortal = Expiry(parts).watch
     graph.watch(lambda path: _waited_for(parts, path))
     graph.watch(standing.awaited)
     gateway.watch_spending(lambda agent, overrun: _tell_spending(parts, agent, overrun))
@@ -320,7 +324,7 @@ async def _leave(parts: Parts, mode: str, grace_s: float, hard_s: float) -> None
     try:
         with trio.CancelScope(shield=True) as scope:
             scope.deadline = trio.current_time() + grace_s + 2 * hard_s + 1
-            await parts.stopping.leave(mode, grace_s, hard_s)
+            await parts.exits.leave(mode, grace_s, hard_s)
             await unwound(parts, hard_s)
     finally:
         parts.left = True

@@ -194,6 +194,8 @@ class Store(Reader, Protocol):
             UnknownPath: no such agent.
             UsageError: the set breaks the rules of change sets, or a key was used for another body.
             Unavailable: the disk is full, read-only, failing or busy; nothing was written.
+            InDoubt: an `Unavailable` of which the store cannot say whether the set was written; every other error says
+            that nothing was.
 
         If cancelled: never raises `Cancelled`. The commit goes on to its end and its outcome is returned or raised;
         the cancellation comes at the caller's next checkpoint (ACC-2).

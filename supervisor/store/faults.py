@@ -1,7 +1,7 @@
 """A store that fails: the n-th commit, once or for ever, before it is written or after.
 
 For tests of whoever uses a store: what they promise must hold whichever commit fails. A fault after applying is the
-ambiguous one: everything is written, and the caller is told that it is not.
+ambiguous one: everything is written, and the caller is told that this is not known.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from actors.errors import StoreError, Unavailable, UsageError
+from actors.errors import InDoubt, StoreError, Unavailable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,17 +24,18 @@ if TYPE_CHECKING:
 from .base import PAGE
 
 
-def _injected() -> StoreError:
-    return Unavailable("an injected fault: the commit failed")
-
-
 class Fault(enum.Enum):
     """When a commit fails."""
 
     BEFORE = "before"
     """Nothing of it is written."""
     AFTER = "after"
-    """All of it is written, and the caller is told that it is not: what a lost connection does."""
+    """All of it is written, and the caller is told that nobody knows: what a lost connection does."""
+
+
+def _injected(when: Fault) -> StoreError:
+    text = "an injected fault: the commit failed"
+    return Unavailable(text) if when is Fault.BEFORE else InDoubt(text)
 
 
 class PassingReader:
@@ -128,7 +129,7 @@ class FaultyStore(PassingReader):
         at: int,
         when: Fault = Fault.BEFORE,
         forever: bool = False,
-        error: Callable[[], StoreError] = _injected,
+        error: Callable[[], StoreError] | None = None,
     ) -> None:
         if at < 0:
             raise UsageError(f"FaultyStore(at=...) counts commits from 1, or is 0 for none; got {at}")
@@ -136,7 +137,7 @@ class FaultyStore(PassingReader):
         self._at = at
         self._forever = forever
         self._when = when
-        self._error = error
+        self._error = error or (lambda: _injected(when))
         self.commits = 0
         self.faults = 0
 

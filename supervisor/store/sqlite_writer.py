@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import apsw
 import outcome
 
-from actors.errors import CallboardError, Corrupt, InternalError, StoreError, Unavailable, UsageError
+from actors.errors import CallboardError, Corrupt, InDoubt, InternalError, StoreError, Unavailable, UsageError
 
 from . import checks
 from .sqlite_rows import Compiled, Own, compiled
@@ -92,7 +92,8 @@ class Writer:
         except BaseException as error:  # noqa: BLE001 - whatever it is, every waiter is told: none may wait for ever
             self._roll_back(error)
             self.refused += len(group)
-            return [outcome.Error(self._told(error)) for _ in group]
+            in_doubt = committing and isinstance(error, apsw.IOError)  # its frames may stand in the log all the same
+            return [outcome.Error(self._in_doubt(error) if in_doubt else self._told(error)) for _ in group]
         done = [
             plan.size
             for plan, result in zip(plans, results, strict=True)
@@ -186,6 +187,11 @@ class Writer:
         told = store_error(self._path, error) if isinstance(error, apsw.Error) else self._ours(error)
         told.__cause__ = error
         return told
+
+    def _in_doubt(self, error: BaseException) -> InDoubt:
+        doubt = InDoubt(f"store {self._path}: the disk failed while a commit was flushed ({error})")
+        doubt.__cause__ = error
+        return doubt
 
     def _refused(self, error: Exception) -> CallboardError:
         """What the caller of one failed set is told."""

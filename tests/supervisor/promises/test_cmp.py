@@ -270,8 +270,9 @@ async def test_cmp_4_what_is_replaced_can_be_read(world: World, autojump_clock: 
         assert (await ref.transcript(archived=True))[:-1] == whole
         assert isinstance(force[0], SummaryRecord)
         assert len(force) < len(whole)
-        memory = list(sup._parts.kernel.actors[ref.path].conversation.window())  # type: ignore[union-attr]  # it was read
-        assert list(force) == memory
+        conversation = sup._parts.kernel.actors[ref.path].memory.conversation
+        assert conversation is not None
+        assert list(force) == list(conversation.window())
     if world.kind == "memory":
         return
     reads: list[tuple[int, int | None]] = []

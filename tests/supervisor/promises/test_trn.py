@@ -221,8 +221,8 @@ async def test_trn_8_what_memory_holds_is_what_a_reload_would_rebuild(world: Wor
         await ref.wait_aborted()
         await ref.wait_idle()
         actor = sup._parts.kernel.actors[ref.path]
-        assert actor.conversation is not None
-        in_memory = list(actor.conversation.window())
+        assert actor.memory.conversation is not None
+        in_memory = list(actor.memory.conversation.window())
         records = await ref.transcript()
         assert in_memory == list(records)
         assert isinstance(records[1], ResponseRecord)

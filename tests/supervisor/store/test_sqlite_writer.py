@@ -26,7 +26,7 @@ from actors.changes import (
     Require,
 )
 from actors.content import Text
-from actors.errors import Conflict, Corrupt, Fenced, InternalError, OwnedElsewhere, Unavailable, UsageError
+from actors.errors import Conflict, Corrupt, Fenced, InDoubt, InternalError, OwnedElsewhere, Unavailable, UsageError
 from actors.ids import AgentId, MessageId, TreeId, call_id, run_id, turn_id
 from actors.messages import Envelope, Lane, LaneBound, Outcome, Status
 from actors.transcript import NoteRecord
@@ -357,10 +357,10 @@ def test_a_failing_flush_ends_all_writing(tmp_path: Path, what: str) -> None:
     assert outcomes(writer, count(), count()) == [(1,), (2,)]
     disk.broken = what
     found = outcomes(writer, count(), count())
-    assert [type(error) for error in found] == [Unavailable] * 2
+    assert [type(error) for error in found] == [InDoubt] * 2, "ACC-2: what is on disk is not known"
     disk.broken = ""
     (after,) = outcomes(writer, count())
-    assert isinstance(after, Unavailable)
+    assert type(after) is Unavailable, "nothing of it was written, that is certain"
     assert "open the store again" in str(after)
     writer.close()
     db = open_writer(path)

@@ -1,0 +1,181 @@
+"""Closes and kills: a barrier over a subtree that is durable before anything is shut down, then leaves first (CLS).
+
+An agent whose spec is missing is closed like any other: to end what it has open needs no tool and no model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+import trio
+
+from actors.changes import Claim, Enqueue, Intake, Move, Shut
+from actors.errors import AgentClosed, CallboardError
+from actors.happenings import AgentEnded
+from actors.ids import parent_path, run_id, tree_of, turn_id
+from actors.messages import Lane, LaneBound, Outcome, Purpose, ReceiptState, Status
+from actors.waiting import Need
+
+from .stopping import control_message
+
+if TYPE_CHECKING:
+    from actors.actor import Actor
+    from actors.changes import Operation
+    from actors.ids import AgentId
+    from actors.messages import Envelope
+
+    from .parts import Parts
+    from .stopping import Stopping
+
+_WAITING: Final = (ReceiptState.QUEUED, ReceiptState.HELD)
+_NO_BOUND: Final = LaneBound()
+
+
+@attrs.define(eq=False)
+class _Close:
+    """A close under way. `grace`: how long it answers what was accepted; a kill cuts it short."""
+
+    grace: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    done: trio.Event = attrs.field(factory=trio.Event)
+
+
+@final
+class Closing:
+    """The closes under way.
+
+    Invariants:
+        CLOSE-1 one close per agent: later callers share it.
+    """
+
+    def __init__(self, parts: Parts, stopping: Stopping) -> None:
+        self._parts = parts
+        self._stopping = stopping
+        self._closing: dict[AgentId, _Close] = {}
+        self._raising = trio.Lock()
+        self._finishing = trio.Lock()
+
+    async def close(self, path: AgentId, grace_s: float | None) -> None:
+        """Put the barrier up over the subtree, then close leaves first, in the background.
+
+        Durable: that nothing more is accepted, on return.
+        """
+        async with self._raising:  # CLOSE-1: whoever comes later returns when the barrier is up, too
+            actor = await self._parts.kernel.resident(path, stand_in=True)
+            if path in self._closing or actor.intake is Intake.CLOSED:
+                return
+            await self._raise(path, Purpose.CLOSE, "closed")
+            self._start(path, self._parts.options.grace_s if grace_s is None else grace_s)
+
+    async def _raise(self, path: AgentId, purpose: Purpose, reason: str) -> None:
+        """Shut an agent and all below it, those not in memory too, in one commit; posts come first (ACC-2, ACC-5)."""
+        await self._load(path)
+        for node in self._stopping.below(path):
+            await self._parts.post.flush(node)
+        operations: list[Operation] = []
+        for node in self._stopping.below(path):
+            operations.append(Shut(node, Intake.CLOSING))
+            operations.append(Enqueue(control_message(self._parts, node, purpose, reason), _NO_BOUND))
+        await self._parts.kernel.commit(tree_of(path), tuple(operations))
+
+    async def _load(self, path: AgentId) -> None:
+        """Read in the agents below that are not in memory, those without a spec too."""
+        kernel = self._parts.kernel
+        for row in await kernel.store.tree_rows(tree_of(path)):
+            if row.agent.startswith(f"{path}/"):
+                await kernel.resident(row.agent, stand_in=True)
+
+    def _start(self, path: AgentId, grace_s: float) -> None:
+        deadline = trio.current_time() + grace_s
+        if path in self._closing:  # CLOSE-1: its agent found the order in its mailbox before we came here
+            self._closing[path].grace.deadline = deadline
+            return
+        self._closing[path] = _Close(trio.CancelScope(deadline=deadline))
+        self._parts.kernel.nursery.start_soon(self._close, path)
+
+    def go_on_closing(self, actor: Actor, envelope: Envelope | None = None) -> None:
+        """A close found in the mailbox, or stopped by the store: carried on where nobody here does it already."""
+        node: str = actor.path
+        while node:
+            if node in self._closing:
+                return
+            node = parent_path(node)
+        killed = envelope is not None and envelope.purpose is Purpose.KILL
+        self._start(actor.path, 0.0 if killed else self._parts.options.grace_s)
+
+    async def _close(self, path: AgentId) -> None:
+        """Answer what was accepted within the grace; past it abort, then kill; finish leaves first (CLS-2..4)."""
+        close = self._closing[path]
+        try:
+            await self._load(path)
+            with close.grace:
+                await self._stopping.until(path, idle=True)
+            await self._stopping.end(
+                self._stopping.below(path), "closed: the grace period is over", self._parts.options.hard_s
+            )
+            actors = self._parts.kernel.actors
+            while left := [node for node in self._stopping.below(path) if actors[node].intake is not Intake.CLOSED]:
+                async with self._finishing:  # a child's own close may be at it, too
+                    await self._finish(max(left, key=lambda node: (node.count("/"), node)))
+        except CallboardError as error:  # in a task of its own: who waits for the close hears of it; the store owes it
+            for node in self._stopping.below(path):
+                self._parts.replies.fulfil(node, Need.EXIT, error)
+        finally:
+            del self._closing[path]
+            close.done.set()
+
+    async def _finish(self, path: AgentId) -> None:
+        """One agent is closed: what was not answered is dead, and whoever waits hears it."""
+        kernel = self._parts.kernel
+        actor = kernel.actors[path]
+        if actor.intake is Intake.CLOSED:
+            return
+        if not actor.active:
+            await actor.bury("it was closed before it came to an answer")
+        stored = await kernel.store.load_agent(path)
+        queued = () if stored is None else stored.queued
+        control = tuple(one.envelope.id for one in queued if one.envelope.lane is Lane.CONTROL)
+        operations: list[Operation] = [
+            Move(path, _WAITING, ReceiptState.DEAD, reason="agent_closed"),
+            Shut(path, Intake.CLOSED),
+        ]
+        if control:
+            operations.append(Claim(path, control, turn_id(path, actor.row.turns)))
+        waiting = [one.envelope.id for one in actor.mailbox.waiting]
+        await kernel.commit(tree_of(path), tuple(operations))
+        error: CallboardError = AgentClosed(f"{path} was closed before it answered")
+        for message in waiting:
+            self._parts.replies.fail_message(message, error)
+        outcome = Outcome(path, run_id(path, max(actor.row.runs, 1)), turn_id(path, actor.row.turns), Status.CLOSED)
+        self._parts.replies.run_over(outcome)
+        self._parts.ledger.ended(path)
+        kernel.tell(path, AgentEnded, {"reason": "closed"})
+        self._parts.replies.fulfil(path, Need.EXIT)
+        self._parts.replies.fulfil(path, Need.LOOP)
+
+    async def wait_closed(self, path: AgentId) -> None:
+        """Wait until it is closed; at once where it is."""
+        actor = await self._parts.kernel.resident(path, stand_in=True)
+        if actor.intake is not Intake.CLOSED:
+            await self._parts.replies.wait_condition(path, Need.EXIT)
+
+    async def kill(self, path: AgentId, reason: str) -> None:
+        """End it and all below at once."""
+        async with self._raising:
+            actor = await self._parts.kernel.resident(path, stand_in=True)
+            if actor.intake is Intake.CLOSED:
+                return
+            await self._raise(path, Purpose.KILL, reason)
+            await self._stopping.end(self._stopping.below(path), reason, 0.0)
+            if path in self._closing:
+                self._closing[path].grace.cancel()
+            else:
+                self._start(path, 0.0)
+
+    async def close_all(self, roots: tuple[AgentId, ...], grace_s: float, hard_s: float) -> None:
+        """Close these, and wait for all closes under way, in bounded time."""
+        for root in roots:
+            await self.close(root, grace_s)
+        with trio.move_on_after(grace_s + hard_s):
+            for close in tuple(self._closing.values()):
+                await close.done.wait()
