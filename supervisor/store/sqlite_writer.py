@@ -92,7 +92,9 @@ class Writer:
         except BaseException as error:  # noqa: BLE001 - whatever it is, every waiter is told: none may wait for ever
             self._roll_back(error)
             self.refused += len(group)
-            in_doubt = committing and isinstance(error, apsw.IOError)  # its frames may stand in the log all the same
+            in_doubt = self._committing and isinstance(
+                error, apsw.IOError
+            )  # its frames may stand in the log all the same
             return [outcome.Error(self._in_doubt(error) if in_doubt else self._told(error)) for _ in group]
         done = [
             plan.size
