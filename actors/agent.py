@@ -17,7 +17,7 @@ from .compaction import Compaction
 from .errors import UsageError
 from .ids import MAX_NAME_CHARS
 from .output import OutputSpec, output_spec
-from .ports import Model
+from .ports import ANSWER_TOOL, Model
 from .tools import TOOL_NAME, Tool, is_number
 
 if TYPE_CHECKING:
@@ -132,11 +132,11 @@ def _are_children(owner: object, field: attrs.Attribute[Any], value: object) -> 
     for item in _listed(owner, field, value):
         if not isinstance(item, Child):
             raise _oops(owner, f"children= takes Agent or Child; got {item!r}")
-        if not TOOL_NAME.fullmatch(item.name):
+        if not TOOL_NAME.fullmatch(item.name) or item.name == ANSWER_TOOL:
             raise _oops(
                 owner,
                 f"the child {item.name!r} is offered to the model as a tool of its name, which must be 1 to 64"
-                " letters, digits, `_` and `-`; rename it",
+                f" letters, digits, `_` and `-`, and not {ANSWER_TOOL}; rename it",
             )
 
 

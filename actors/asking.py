@@ -16,7 +16,7 @@ from .ids import turn_id
 from .inputs import Cut, Failed, Responded
 from .messages import Selection
 from .moves import opened
-from .ports import BlockDone, ReasoningPiece, TextPiece, WireCall
+from .ports import ANSWER_TOOL, BlockDone, ReasoningPiece, TextPiece, WireCall
 from .usage import Amounts
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ async def answered(
         return Failed(host.now(), _raised(bug), ticket.usage, ticket.charged)  # noqa: ASYNC104 - likewise
     finally:
         host.gate.abandon(ticket)
-    calls = sum(isinstance(block, WireCall) for block in served.response.blocks)
+    answer_tool = None if action.output is None else ANSWER_TOOL  # a call of it runs nothing, and costs none
+    calls = sum(isinstance(block, WireCall) and block.name != answer_tool for block in served.response.blocks)
     granted = host.grant_calls(calls) if calls and wanted() else None
     collector.answer = answer = Responded(host.now(), served, ticket.charged, granted)
     return answer

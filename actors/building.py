@@ -126,6 +126,21 @@ def _union(tp: Any) -> Callable[[Any, Any], Any]:
     return structure
 
 
+def _is_named(tp: object) -> bool:
+    return isinstance(tp, type) and issubclass(tp, tuple) and hasattr(tp, "_fields")
+
+
+def _named(tp: Any) -> Callable[[Any, Any], Any]:
+    """A hook for a NamedTuple, whose annotations may be text (postponed), which cattrs does not read."""
+    hints = typing.get_type_hints(tp, include_extras=True)
+    hooks = [(hints[name], _CONVERTER.get_structure_hook(hints[name])) for name in tp._fields]
+
+    def structure(value: Any, _: object) -> Any:
+        return tp(*(hook(item, hint) for item, (hint, hook) in zip(value, hooks, strict=False)))
+
+    return structure
+
+
 def _converter() -> cattrs.Converter:
     converter = cattrs.Converter(detailed_validation=True)  # the schema has refused names that are too many
     converter.register_structure_hook(int, _integer)
@@ -136,6 +151,7 @@ def _converter() -> cattrs.Converter:
         converter.register_structure_hook(leaf, _leaf)
     converter.register_structure_hook_func(lambda tp: isinstance(tp, type) and issubclass(tp, pathlib.PurePath), _path)
     converter.register_structure_hook_factory(_is_union, _union)
+    converter.register_structure_hook_factory(_is_named, _named)
     return converter
 
 

@@ -160,7 +160,7 @@ def outcome(state: TurnState, turn_open: OpenTurn, status: Status, *, failure: F
         status=status,
         text=state.last_text,
         output=answer if state.output is not None else None,
-        output_type=state.output.name if state.output is not None else None,
+        output_type=state.output.key if state.output is not None else None,
         usage=row.run_usage,
         spent=row.run_spent,
         cost_known=row.cost_known,

@@ -15,7 +15,9 @@
     ├── BudgetError           raise the limit, or stop
     │   ├── Exhausted           node, dimension, limit, spent, asked
     │   ├── SpawnLimit          breadth, depth or number of agents
-    │   └── LimitReached        a bound of one turn (model calls, failing calls, repairs)
+    │   └── LimitReached        a bound of one turn (model calls, failing calls)
+    │       ├── AnswerCut         the model's output limit cut the answer: it is not whole
+    │       └── AnswerUnfit       no answer fitted the type it owes; `attempts`: each, with what is wrong with it
     ├── MailboxError          the message, which is attached, was not accepted
     │   ├── MailboxFull
     │   ├── MessageTooLarge
@@ -23,6 +25,7 @@
     │   └── DeadLettered        it was accepted, and will not be answered: it is in the dead letters
     ├── LifecycleError        the agent did not come to an answer
     │   ├── Aborted, Killed, Crashed, Unfinished, NotCompacted, SpecMissing
+    │   └── AnswerRefused       the model, or a filter of its server, refused to answer
     ├── StoreError            the store's side
     │   ├── Fenced, Corrupt, Unavailable, NewerSchema, OwnedElsewhere, Conflict
     │   └── InDoubt             below Unavailable: it may have been written, or not
@@ -195,6 +198,26 @@ class LimitReached(BudgetError):
     kind = "limit_reached"
 
 
+class AnswerCut(LimitReached):
+    """The model's output limit cut the answer; the report's text is what came of it."""
+
+    kind = "answer_cut"
+
+
+class AnswerUnfit(LimitReached):
+    """No answer fitted the type that it owes, as often as it was asked for.
+
+    Attributes:
+        attempts: every answer, in order, each with what is wrong with it.
+    """
+
+    kind = "answer_unfit"
+
+    def __init__(self, text: str, attempts: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(text)
+        self.attempts = tuple(attempts)
+
+
 class MailboxError(CallboardError):
     """A message was not accepted and stands nowhere.
 
@@ -269,6 +292,20 @@ class Unfinished(LifecycleError):
     """The run has no answer yet: it needs input, is parked, suspended or closed."""
 
     kind = "unfinished"
+
+
+class AnswerRefused(LifecycleError):
+    """The model refused to answer, or its server stopped the answer; the report's text is what was said.
+
+    Attributes:
+        by: `model` or `filter`.
+    """
+
+    kind = "answer_refused"
+
+    def __init__(self, text: str, by: str = "model") -> None:
+        super().__init__(text)
+        self.by = by
 
 
 class NotCompacted(LifecycleError):

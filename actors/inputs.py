@@ -78,7 +78,7 @@ class HookReturned(Struct, frozen=True):
 class Looked(Struct, frozen=True):
     """The answer to `Look`: messages chosen by the drain modes, and what is in force for the next request.
 
-    `day_s`: seconds that make the time of day of `now`. `choice`: of the mail. `context_window`: in tokens, or None.
+    `day_s`: makes the time of day of `now`. `choice`: of the mail. `context_window`: tokens. `problem`: why not to ask.
     """
 
     now: float
@@ -88,6 +88,7 @@ class Looked(Struct, frozen=True):
     day_s: float = 0.0
     choice: Choice | None = None
     context_window: int | None = None
+    problem: CallboardError | None = None
 
 
 class Admitted(Struct, frozen=True):

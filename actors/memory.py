@@ -9,7 +9,7 @@ from .changes import CallState
 from .ids import turn_id
 from .inputs import Begin
 from .moves import TurnState
-from .reopening import done, open_calls, owed
+from .reopening import open_calls, owed, so_far
 from .transcript import ResponseRecord
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Memory:
             new_run=new_run and row.open is None,
             output=look.output if row.open is not None else None,
             unknown=self.unknown,
-            done=() if row.open is None else done(self.conversation, turn_id(row.agent, row.open.number)),
+            **({} if row.open is None else so_far(self.conversation, turn_id(row.agent, row.open.number))),
         )
 
     def stale_decisions(self, row: AgentRow, decisions: tuple[Queued, ...]) -> tuple[MessageId, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -125,7 +126,7 @@ class Envelope(Kept, frozen=True, tag_field=TAG, tag="envelope"):
 
     Attributes:
         key: the sender's idempotency key, or None (ACC-7).
-        output: name of the type that the answer owes, or None; such a message opens a turn of its own.
+        output: key of the type that the answer owes, or None; such a message opens a turn of its own.
         interrupt: a steer that cuts what may be cut (CON-7).
         target: for control messages, the turn they are meant for; for a DECISION, the call; for an ANSWER, the
             question's call id.
@@ -248,7 +249,7 @@ class Outcome(Kept, frozen=True):
 
     Attributes:
         text: the last response's text.
-        output: JSON text of the structured answer, or None. output_type: its type's name.
+        output: JSON text of the structured answer, or None. output_type: its type's key.
         usage, spent: of the run so far. cost_known: False where a model without a price was used.
         calls: the run's tool calls, the last 64.
     """
@@ -283,9 +284,9 @@ def skipped_of(reason: str | None) -> tuple[CallId, ...]:
 
 
 def failure_of(error: CallboardError) -> Failure:
-    """An error as reports and stores keep it: its public attributes become facts."""
+    """An error as reports and stores keep it: its public attributes become facts, attempts as JSON."""
     facts = tuple(
-        (name, str(value))
+        (name, json.dumps(value) if name == "attempts" else str(value))
         for name, value in sorted(vars(error).items())
         if not name.startswith("_") and value is not None
     )

@@ -50,9 +50,9 @@ class TurnState(Struct):
             unknown outcome that one of these makes up for.
         mail: messages chosen for the next commit. owed: the conversation owes an answer.
         ticket: admission in hand; held: what it reserved. waiting: the gate was asked to wait.
-        last_text, model: of the last response. invalid_rows: responses in a row with only invalid calls.
-        failures: name and arguments of calls that failed in a row, and how often.
-        repairs: structured answers asked again. last_chance: no tools are offered from now on, and why.
+        last_text: of the last response. invalid_rows: responses in a row with only invalid calls. failures: name and
+            arguments of calls that failed in a row, and how often.
+        unfit: answers that were asked for again, and why. last_chance: no tools are offered from now on, and why.
         exhausted: the refusal that the wrap-up answers. suspending: stop at the next commit.
         refused: why the turn fails once it has taken what it would have answered. conflicts: claims failed in a row.
         since: the time up to which active seconds are counted. done: calls settled in this run, the last of them.
@@ -83,7 +83,7 @@ class TurnState(Struct):
     answer: str | None = None
     invalid_rows: int = 0
     failures: tuple[tuple[str, str, int], ...] = ()
-    repairs: int = 0
+    unfit: tuple[tuple[str, str], ...] = ()
     last_chance: str | None = None
     exhausted: Exhausted | None = None
     refused: CallboardError | None = None

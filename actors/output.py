@@ -6,6 +6,7 @@ JSON is found bare, in a fenced block, or with words around it; where several pi
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import typing
@@ -41,11 +42,13 @@ class OutputSpec:
     """What an answer owes; make one with `output_spec`.
 
     Attributes:
-        name: of the type, for messages and the store. declared: the type.
+        name: of the type, for messages. key: the name with its schema's digest, which the store knows it by: two types
+            may share a name. declared: the type.
         offer: what the model's server is told; None for plain text.
     """
 
     name: str
+    key: str
     declared: object
     offer: OutputOffer | None
     _checker: Checker
@@ -100,14 +103,16 @@ def output_spec(declared: object, where: str) -> OutputSpec:
     written = type_name(declared) if typing.get_args(declared) else getattr(declared, "__name__", type_name(declared))
     name = re.sub(r"[^a-zA-Z0-9_-]+", "_", written).strip("_")[:64]
     if declared is str:
-        return OutputSpec("str", str, None, Checker({"type": "string"}), None, wrapped=False)
+        return OutputSpec("str", "str", str, None, Checker({"type": "string"}), None, wrapped=False)
     schema: Schema = schema_of(declared, where)
     wrapped = schema.get("type") != "object"
     asked = object_schema({WRAPPED: schema}, [WRAPPED]) if wrapped else schema
+    name, written_out = name or "answer", compact(asked)
     return OutputSpec(
-        name=name or "answer",
+        name=name,
+        key=f"{name}-{hashlib.sha256(written_out.encode()).hexdigest()[:8]}",
         declared=declared,
-        offer=OutputOffer(name or "answer", compact(asked)),
+        offer=OutputOffer(name, written_out),
         checker=Checker(schema),
         build=builder(declared, where),
         wrapped=wrapped,

@@ -32,9 +32,17 @@ class ToolOffer:
     schema: str
 
 
+ANSWER_TOOL: Final = "final_answer"
+"""The tool that a model calls to give a structured answer, where its server has no other form for one."""
+
+
 @attrs.frozen
 class OutputOffer:
-    """The type that the answer owes. `schema`: JSON text of its JSON Schema."""
+    """The type that the answer owes. `schema`: JSON text of its JSON Schema.
+
+    A wire asks for it in the form that its server takes: a response format, the tool `ANSWER_TOOL`, or words. The
+    answer is read from text and from a call of that tool alike.
+    """
 
     name: str
     schema: str

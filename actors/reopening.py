@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .answering import unfit
 from .approving import found
 from .moves import CALLS_LISTED
+from .ports import ANSWER_TOOL
 from .transcript import NoteRecord, ResponseRecord, ResultRecord, owes_response
 
 if TYPE_CHECKING:
@@ -35,11 +37,16 @@ def open_calls(conversation: Conversation, rows: Iterable[CallRow], toolbox: Too
     return tuple(found(block, by_call.get(block.id), toolbox) for block in last.calls)
 
 
-def done(conversation: Conversation, turn: TurnId) -> tuple[tuple[CallId, str, str], ...]:
+def so_far(conversation: Conversation, turn: TurnId) -> dict[str, Any]:
+    """What the state of a turn found open knows of its conversation: calls that its report lists, answers refused."""
+    return {"done": _done(conversation, turn), "unfit": unfit(conversation.window(), turn)}
+
+
+def _done(conversation: Conversation, turn: TurnId) -> tuple[tuple[CallId, str, str], ...]:
     """The calls of a turn found open that are settled in its conversation: what its report lists."""
     settled = [
         (record.call, record.name, record.status.value)
         for record in conversation.window()
-        if isinstance(record, ResultRecord) and record.turn == turn
+        if isinstance(record, ResultRecord) and record.turn == turn and record.name != ANSWER_TOOL
     ]
     return tuple(settled[-CALLS_LISTED:])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from .errors import BY_KIND, AgentClosed, CallboardError, Exhausted, Unfinished, WaitCycle
+from .errors import BY_KIND, AgentClosed, AnswerUnfit, CallboardError, Exhausted, Unfinished, WaitCycle
 from .ids import AgentId, MessageId, RunId, TurnId
 from .messages import CallDone, Outcome, Status
 from .usage import Usage, dollars
@@ -106,6 +107,9 @@ def error_of(failure: Failure) -> CallboardError:
     cls = BY_KIND.get(failure.kind, CallboardError)
     if cls is Exhausted:
         return _exhausted(failure.message, facts)
+    if cls is AnswerUnfit:
+        tried = json.loads(facts.get("attempts", "[]"))
+        return AnswerUnfit(failure.message, tuple((answer, problem) for answer, problem in tried))
     error = cls.__new__(cls)
     Exception.__init__(error, failure.message)
     for name, value in (*_DEFAULTS.get(cls, ()), *facts.items()):

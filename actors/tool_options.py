@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
 
 from .content import Trust
 from .errors import UsageError
+from .ports import ANSWER_TOOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,11 +93,12 @@ def checked_name(name: object, fn: object = None) -> str:
     Raises:
         UsageError: a model's server would not take it.
     """
-    if isinstance(name, str) and TOOL_NAME.fullmatch(name):
+    if isinstance(name, str) and TOOL_NAME.fullmatch(name) and name != ANSWER_TOOL:
         return name
     of = "" if fn is None else f" of {fn!r}"
     raise UsageError(
-        f"the tool name {name!r}{of} cannot be used: a name is 1 to 64 letters, digits, `_` and `-`;"
+        f"the tool name {name!r}{of} cannot be used: a name is 1 to 64 letters, digits, `_` and `-`,"
+        f" and not {ANSWER_TOOL}, by which models give structured answers;"
         ' give one: @tool(name="...")'
     )
 

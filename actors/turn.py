@@ -192,6 +192,7 @@ def _looked(state: TurnState, event: Looked) -> Step:
         return ending.finish(state, Status.DONE, event.now)
     elif not state.owed:
         return ending.nothing(state)
+    state.refused = event.problem or state.refused
     if state.refused is not None:
         return ending.fail(state, state.refused, event.now)
     if state.suspending:
@@ -268,7 +269,7 @@ def _claim(state: TurnState, ticket: object, now: float) -> Step:
         staged, followed = selecting.follow(state)
     number = opened(state).step + 1
     mail = state.mail
-    output = state.output.name if state.output else None
+    output = state.output.key if state.output else None
     asking = {"step": number, "asking": True, "held": state.held, "output": output}
     commit, records = ending.flush(state, now, opening=asking, owes=True)
     tells = tuple(
@@ -314,7 +315,8 @@ def _take_response(state: TurnState, event: Responded) -> Step:
     if reading.calls:
         assert state.toolbox is not None, "a request was made with it"
         calls = tuple([batch.view(turn, block, state.toolbox) for block in reading.calls])
-        return _batch(state, calls, event, tell, reading.twice)
+        given = answering.given(state, calls, response.stop, event.now, tell)
+        return given if isinstance(given, Step) else _batch(state, given, event, tell, reading.twice)
     return answering.answered(state, response.stop, event.now, tell)
 
 
@@ -334,8 +336,7 @@ def _batch(state: TurnState, calls: tuple[CallView, ...], event: Responded, tell
     if state.last_chance is not None:
         return bounds.no_more(state, event.now, tell)
     if twice:
-        text = f"The call ids {', '.join(twice)} were used more than once; each was taken once, the first time."
-        state.after_batch = NoteRecord(turn, "notice", text)
+        state.after_batch = answering.twice(state, turn, twice)
     if rows >= state.spec.limits.invalid_responses:
         text = f"{rows} responses in a row had only calls that could not be run: answer now, without tools."
         state.last_chance, state.after_batch = text, NoteRecord(turn, "limit", text)

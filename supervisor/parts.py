@@ -167,7 +167,7 @@ class Parts:
     """What the services of one supervisor share.
 
     Attributes:
-        outputs: types that messages owed, by name. lives: of the agents in memory.
+        outputs: types that messages owed, by key. lives: of the agents in memory.
         leaving: how the supervisor is being left (`suspend`, `finish`, `close`, `abort`), or None.
         left: it was; nothing runs here any more.
     """
@@ -211,9 +211,14 @@ class Parts:
             return self.options.models
         return tuple(self.options.resolve(item) for item in agent.model)
 
-    def output(self, name: str | None, agent: Agent | None) -> OutputSpec | None:
-        """The output type of a name: the agent's own, or one that a message owed."""
-        if name is None:
+    def output(self, key: str | None, agent: Agent | None) -> OutputSpec | None:
+        """The output type of a key: the agent's own, one that a message owed, or one of a registered agent."""
+        if key is None:
             return None
         own = agent.output_spec if agent is not None else None
-        return own if own is not None and own.name == name else self.outputs.get(name)
+        if own is not None and own.key == key:
+            return own
+        registered = (one.output_spec for one in self.kernel.registry.values())
+        return self.outputs.get(key) or next(
+            (spec for spec in registered if spec is not None and spec.key == key), None
+        )

@@ -187,8 +187,8 @@ class Post:
         output = None
         if letter.output is not None:
             spec = output_spec(letter.output, "output=")
-            self._parts.outputs[spec.name] = spec
-            output = spec.name
+            self._parts.outputs[spec.key] = spec
+            output = spec.key
         return Envelope(
             id=self._parts.kernel.new_message_id(),
             to=path,

@@ -49,6 +49,14 @@ def _is_report(operation: Operation) -> bool:
     return isinstance(operation, Enqueue) and operation.envelope.purpose is Purpose.REPORT
 
 
+def _unknown_type(key: str) -> UsageError:
+    name = key.rpartition("-")[0]
+    return UsageError(
+        f"the answer owes the type {name}, which this process does not know as it was: send the message again with"
+        f" output={name}, or have an agent with it in agents="
+    )
+
+
 @final
 class Services:
     """The host of one agent's loop."""
@@ -174,9 +182,10 @@ class Services:
         models = self.models if held is None and choice is None else self._asked(held, choice)
         room = models[0].context_window if models else None
         output = self._parts.output(name, self._agent)
+        problem = None if output is not None or name is None else _unknown_type(name)
         now = self.now()
         day_s = self._kernel.wall() - now
-        return Looked(now, mail, self.toolbox(), output, day_s=day_s, choice=choice, context_window=room)
+        return Looked(now, mail, self.toolbox(), output, day_s, choice, room, problem)
 
     def toolbox(self) -> Toolbox:
         """What the agent may call now: its tools, its children, answers to open questions."""

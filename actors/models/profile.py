@@ -33,6 +33,17 @@ class InlineThink(enum.StrEnum):
     """The prompt template has opened the tag: the content begins inside it."""
 
 
+class OutputForm(enum.StrEnum):
+    """How a structured answer is asked for."""
+
+    SCHEMA = "schema"
+    """by `response_format`"""
+    TOOL = "tool"
+    """by a tool of its own, which must be called"""
+    PROMPT = "prompt"
+    """by words behind the instructions"""
+
+
 def _json_object(instance: object, field: attrs.Attribute[str], value: str) -> None:
     del instance
     try:
@@ -59,6 +70,8 @@ class ChatProfile:
         merge_user: consecutive user messages go as one, for templates that want the roles to alternate.
         short_ids: call ids are nine letters and digits (Mistral).
         include_usage: ask for token counts; switch it off for servers that refuse unknown fields.
+        output_form: how a structured answer is asked for: `schema` (most servers), or `tool` or `prompt` for a
+            server that knows no response format.
         strict_output: ask for strict schemas; the schema must then follow the server's subset.
         api_key_header: `authorization` (as a bearer token) or, for example, `api-key`.
         headers: more headers to send.
@@ -75,6 +88,7 @@ class ChatProfile:
     merge_user: bool = False
     short_ids: bool = False
     include_usage: bool = True
+    output_form: OutputForm = attrs.field(default=OutputForm.SCHEMA, converter=OutputForm)
     strict_output: bool = False
     api_key_header: str = "authorization"
     headers: tuple[tuple[str, str], ...] = ()

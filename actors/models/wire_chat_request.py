@@ -11,18 +11,25 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from actors.errors import UsageError
+from actors.ports import ANSWER_TOOL, ToolOffer
 
+from .profile import OutputForm
 from .wire_chat_messages import Messages, dumps
 from .wire_json import as_map, decode_lenient
 
 if TYPE_CHECKING:
     from actors.conversation import Window
-    from actors.ports import ModelRequest, OutputOffer, ToolOffer
+    from actors.ports import ModelRequest, OutputOffer
 
     from .profile import ChatProfile
 
 _ENCODER: Final = msgspec.json.Encoder()
 _NO_BYTES: Final = b""
+_ANSWER_SAID: Final = "Give your answer by calling this, alone, once you need no other call."
+_ONLY_ANSWER: Final = {"type": "function", "function": {"name": ANSWER_TOOL}}
+_IN_WORDS: Final = (
+    "Your answer, once you need no other call, is one JSON value that fits this JSON Schema, and nothing else: "
+)
 
 
 class _Kept:
@@ -62,11 +69,15 @@ class ChatEncoder:
         """
         kept = self._kept(request.window)
         head = self._head(request, kept)
-        if request.instructions != kept.instructions:
-            kept.instructions = request.instructions
-            kept.system = b"," + dumps({"role": self._profile.system_role, "content": request.instructions})
+        instructions = request.instructions
+        if request.output is not None and self._profile.output_form is OutputForm.PROMPT:
+            words = _IN_WORDS + request.output.schema
+            instructions = f"{instructions}\n\n{words}" if instructions else words
+        if instructions != kept.instructions:
+            kept.instructions = instructions
+            kept.system = b"," + dumps({"role": self._profile.system_role, "content": instructions})
         entries = kept.messages.with_notes(request.notes)
-        parts = [head[:-1], b',"messages":[', kept.system if request.instructions else b"", *entries, b"]}"]
+        parts = [head[:-1], b',"messages":[', kept.system if instructions else b"", *entries, b"]}"]
         first = next((at for at in range(2, len(parts) - 1) if parts[at]), None)
         if first is not None:
             parts[first] = parts[first][1:]  # the first message has no comma before it
@@ -90,17 +101,24 @@ class ChatEncoder:
         head: dict[str, object] = {"model": request.model, "stream": True}
         if profile.include_usage:
             head["stream_options"] = {"include_usage": True}
-        if request.tools:
-            if request.tools is not kept.tools and request.tools != kept.tools:
-                kept.tools_json = self._tools(request.tools)
-            kept.tools = request.tools
+        output = request.output
+        by_tool = output is not None and profile.output_form is OutputForm.TOOL
+        tools = request.tools
+        if output is not None and by_tool:
+            tools = (*tools, ToolOffer(ANSWER_TOOL, _ANSWER_SAID, output.schema))
+        if tools:
+            if tools is not kept.tools and tools != kept.tools:
+                kept.tools_json = self._tools(tools)
+            kept.tools = tools
             head["tools"] = msgspec.Raw(kept.tools_json)
-            if request.tool_choice != "auto":
+            if by_tool:
+                head["tool_choice"] = "required" if request.tools and request.tool_choice != "none" else _ONLY_ANSWER
+            elif request.tool_choice != "auto":
                 head["tool_choice"] = request.tool_choice
-        if request.output is not None:
-            if request.output != kept.output:
-                kept.output_json = self._output(request.output)
-                kept.output = request.output
+        if output is not None and profile.output_form is OutputForm.SCHEMA:
+            if output != kept.output:
+                kept.output_json = self._output(output)
+                kept.output = output
             head["response_format"] = msgspec.Raw(kept.output_json)
         if request.max_output_tokens is not None:
             head[profile.max_tokens_field] = request.max_output_tokens

@@ -314,7 +314,7 @@ class TurnMachine(RuleBasedStateMachine):
         elif len(self.sim.messages) < 16:
             lane = Lane.STEER if what == "steer" else Lane.SEND
             select = Selection(("", "along", "new", "?")[number]) if what == "choose" else None
-            self.sim.post(lane, output=NUMBER.name if what == "typed" else None, select=select)
+            self.sim.post(lane, output=NUMBER.key if what == "typed" else None, select=select)
 
     @precondition(lambda self: self.sim.state is not None)
     @rule(

@@ -5,14 +5,19 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from actors.answering import unfit
 from actors.changes import OutcomeRow
-from actors.errors import Broken, UsageError
+from actors.content import text_of
+from actors.errors import AnswerUnfit, Broken, UsageError
 from actors.happenings import NoteWritten, RequestFailed, ResponseEnded, TurnEnded
+from actors.ids import TurnId
 from actors.inputs import Begin, Failed, Looked, MustWait, NotAdmitted
 from actors.messages import Status
 from actors.moves import Abandon, StartCall
 from actors.output import output_spec
-from actors.transcript import ReasoningBlock, ResponseRecord, ResultStatus, Stop
+from actors.ports import ANSWER_TOOL, WireCall
+from actors.reports import error_of
+from actors.transcript import ReasoningBlock, ResponseRecord, ResultRecord, ResultStatus, Stop
 from actors.usage import Amounts, Usage
 from tests.actors.turnkit import TOOLS, USAGE, Drive, call, message, spec, steer
 
@@ -77,14 +82,22 @@ def test_a_paused_answer_is_asked_to_go_on() -> None:
     assert drive.outcome_told.text == "whole"
 
 
-@pytest.mark.parametrize("stop", [Stop.MAX_TOKENS, Stop.REFUSAL, Stop.CONTENT_FILTER, Stop.ERROR])
-def test_trn_7_core_an_answer_that_was_stopped_short_is_no_answer(stop: Stop) -> None:
-    """The turn fails and says why; what came is kept in the conversation."""
+STOPPED: list[tuple[Stop, str]] = [
+    (Stop.MAX_TOKENS, "answer_cut"),
+    (Stop.REFUSAL, "answer_refused"),
+    (Stop.CONTENT_FILTER, "answer_refused"),
+    (Stop.ERROR, "malformed"),
+]
+
+
+@pytest.mark.parametrize(("stop", "kind"), STOPPED)
+def test_trn_7_core_an_answer_that_was_stopped_short_is_no_answer(stop: Stop, kind: str) -> None:
+    """The turn fails and says why, each in its kind; what came is kept in the conversation."""
     drive = Drive().start()
     drive.reply("par", stop=stop)
     assert drive.outcome_told.status is Status.FAILED
     assert drive.outcome_told.failure is not None
-    assert drive.outcome_told.failure.kind == "limit_reached"
+    assert drive.outcome_told.failure.kind == kind
     assert drive.outcome_told.text == "par"
     assert drive.shape == "MRn"
 
@@ -102,11 +115,11 @@ def test_a_typed_answer_is_told_as_json_with_its_type() -> None:
     """The outcome has the JSON, the type's name, and the text as the model wrote it."""
     drive = Drive(spec(output=VERDICT)).start()
     assert drive.written.open is not None
-    assert drive.written.open.output == "Verdict"
+    assert drive.written.open.output == VERDICT.key
     drive.reply(f"Here: {FITS}")
     drive.look()
     told = drive.outcome_told
-    assert (told.output, told.output_type, told.text) == ('{"ok":true}', "Verdict", f"Here: {FITS}")
+    assert (told.output, told.output_type, told.text) == ('{"ok":true}', VERDICT.key, f"Here: {FITS}")
 
 
 def test_a_typed_answer_that_does_not_fit_is_asked_for_again_with_its_problem() -> None:
@@ -132,6 +145,134 @@ def test_trn_7_core_repairs_are_bounded_and_end_in_an_error() -> None:
     assert drive.outcome_told.status is Status.FAILED
     assert "after 3 attempts" in drive.notes("failure")[0]
     assert drive.outcome_told.output is None
+
+
+def test_trn_7_core_the_error_carries_every_attempt() -> None:
+    """Each answer that did not fit is in the failure, with what is wrong with it."""
+    drive = Drive(spec(output=VERDICT, output_repairs=1)).start()
+    drive.reply("no")
+    drive.ask()
+    drive.reply('{"ok": 3}')
+    failure = drive.outcome_told.failure
+    assert failure is not None
+    error = error_of(failure)
+    assert isinstance(error, AnswerUnfit)
+    assert [answer for answer, _ in error.attempts] == ["no", '{"ok": 3}']
+    assert ["no JSON" in problem for _, problem in error.attempts] == [True, False]
+    assert "after 2 attempts" in str(error)
+
+
+# -- the answer tool ---------------------------------------------------------------------------------------------
+
+
+def final(arguments: str = FITS, wire: str = "") -> WireCall:
+    """An answer as a call."""
+    return call(ANSWER_TOOL, arguments, wire=wire)
+
+
+def test_an_answer_can_be_a_call_which_runs_nothing() -> None:
+    """It is taken, its call has its result, and no tool is started, charged or listed for it."""
+    drive = Drive(spec(output=VERDICT)).start()
+    drive.reply(final(), granted=0)
+    assert drive.all(StartCall) == []
+    drive.look()
+    told = drive.outcome_told
+    assert (told.status, told.output, told.text, told.calls) == (Status.DONE, '{"ok":true}', FITS, ())
+    assert (drive.shape, drive.results) == ("MRr", [ResultStatus.OK])
+    assert told.spent.tool_calls == 0
+    drive.check()
+
+
+def test_an_answer_by_call_that_does_not_fit_has_an_error_for_its_result() -> None:
+    """The result says what is wrong; the next call that fits is the answer."""
+    drive = Drive(spec(output=VERDICT)).start()
+    drive.reply(final('{"ok": 3}'))
+    drive.ask()
+    assert drive.results == [ResultStatus.ERROR]
+    (told,) = [text_of(record.content) for record in drive.records if isinstance(record, ResultRecord)]
+    assert told.startswith("The answer does not fit Verdict: ")
+    drive.reply(final())
+    drive.look()
+    assert (drive.outcome_told.status, drive.shape) == (Status.DONE, "MRrRr")
+    drive.check()
+
+
+def test_trn_7_core_answers_by_call_are_bounded_too() -> None:
+    """After `output_repairs` more attempts the turn fails with all of them, on a valid conversation."""
+    drive = Drive(spec(output=VERDICT, output_repairs=1)).start()
+    drive.reply(final("{"))
+    drive.ask()
+    drive.reply(final("[]"))
+    failure = drive.outcome_told.failure
+    assert failure is not None
+    error = error_of(failure)
+    assert isinstance(error, AnswerUnfit)
+    assert [answer for answer, _ in error.attempts] == ["{", "[]"]
+    drive.check()
+
+
+def test_only_the_first_of_several_answers_is_taken() -> None:
+    """The others are refused where the model reads it."""
+    drive = Drive(spec(output=VERDICT)).start()
+    drive.reply(final(), final('{"ok": false}'))
+    drive.look()
+    assert drive.outcome_told.output == '{"ok":true}'
+    assert drive.results == [ResultStatus.OK, ResultStatus.REFUSED]
+
+
+def test_an_answer_beside_calls_is_refused_on_the_wire() -> None:
+    """As a call it has an error for its result, and the others run; the answer is the one given later."""
+    drive = Drive(spec(output=VERDICT)).start()
+    drive.reply(final(), call("look"))
+    assert drive.started == ["lead:t1.1.1"]
+    drive.ends(1)
+    drive.ask()
+    assert drive.results == [ResultStatus.REFUSED, ResultStatus.OK]
+    drive.reply(final('{"ok": false}'))
+    drive.look()
+    assert drive.outcome_told.output == '{"ok":false}'
+    drive.check()
+
+
+@pytest.mark.parametrize(("text", "told"), [(FITS, True), ("I look first.", False)])
+def test_an_answer_as_text_beside_calls_is_refused_in_a_notice(text: str, told: bool) -> None:  # noqa: FBT001 - a row
+    """The next request says so; words that are no answer are no answer refused."""
+    drive = Drive(spec(output=VERDICT)).start()
+    drive.reply(text, call("look"))
+    drive.ends(0)
+    drive.ask()
+    assert [("Not taken" in note) for note in drive.notes("notice")] == [True] * told
+    drive.check()
+
+
+def test_a_cut_answer_by_call_is_no_answer() -> None:
+    """Though what came fits, the model was not done."""
+    drive = Drive(spec(output=VERDICT)).start()
+    drive.reply(final(), stop=Stop.MAX_TOKENS)
+    assert drive.outcome_told.failure is not None
+    assert (drive.outcome_told.failure.kind, drive.outcome_told.output) == ("answer_cut", None)
+    assert drive.results == [ResultStatus.REFUSED]
+    drive.check()
+
+
+def test_the_answer_tool_is_one_only_where_an_answer_owes_a_type() -> None:
+    """Without a type it is a tool that is not there."""
+    drive = Drive().start()
+    drive.reply(final())
+    drive.ask()
+    assert drive.results == [ResultStatus.ERROR]
+
+
+def test_after_a_restart_the_attempts_are_known_by_the_conversation() -> None:
+    """Both forms: what was refused before counts, and is in the error."""
+    drive = Drive(spec(output=VERDICT)).start()
+    drive.reply("no")
+    drive.ask()
+    drive.reply(final("[]"))
+    drive.ask()
+    assert unfit(drive.records, TurnId("lead:t1")) == drive.state.unfit
+    assert [answer for answer, _ in drive.state.unfit] == ["no", "[]"]
+    assert unfit(drive.records, TurnId("lead:t2")) == ()
 
 
 def test_a_message_with_a_type_of_its_own_decides_for_its_turn() -> None:

@@ -334,14 +334,19 @@ MUTANTS = (
     ),
     Mutant("TRN-7 success does not forget", BOUNDS, "counts.pop(key, None)", "pass"),
     Mutant("TRN-7 skipped counts as failed", BOUNDS, "elif status is not ResultStatus.SKIPPED:", "else:"),
-    Mutant("TRN-7 repairs off by one", ANSWERING, "if state.repairs >= bound", "if state.repairs > bound"),
-    Mutant("TRN-7 half answer dressed as whole", ANSWERING, "    if stop in _STOPPED_SHORT:\n", "    if False:\n"),
+    Mutant("TRN-7 repairs off by one", ANSWERING, "if len(state.unfit) > bound", "if len(state.unfit) > bound + 1"),
+    Mutant(
+        "TRN-7 half answer dressed as whole",
+        ANSWERING,
+        "    if short is not None:\n        return ending",
+        "    if False:\n        return ending",
+    ),
     Mutant("TRN-7 pause taken for an end", ANSWERING, "    if stop is Stop.PAUSE_TURN:\n", "    if False:\n"),
     Mutant("TRN-7 answer stands beside a failure", ENDING, "    state.answer = None\n", ""),
     Mutant(
         "TRN-7 answer that does not fit passes",
         ANSWERING,
-        "            return _repair(state, read.text, now, tell)\n        text = read.json\n",
+        "            return _again(state, now, tell)\n        text = read.json\n",
         "            pass\n        text = getattr(read, 'json', text)\n",
     ),
     Mutant(

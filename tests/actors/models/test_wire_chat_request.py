@@ -12,10 +12,10 @@ from actors.content import File, Image, Text
 from actors.conversation import Conversation
 from actors.errors import UsageError
 from actors.ids import AgentId, CallId, MessageId, RequestId, TurnId
-from actors.models.profile import ChatProfile, EchoReasoning
+from actors.models.profile import ChatProfile, EchoReasoning, OutputForm
 from actors.models.wire_chat_messages import made_up_id, wire_id
 from actors.models.wire_chat_request import ChatEncoder
-from actors.ports import ModelRequest, OutputOffer, ToolOffer
+from actors.ports import ANSWER_TOOL, ModelRequest, OutputOffer, ToolOffer
 from actors.testing.chat_reading import problems_of, read_request
 from actors.transcript import (
     CallBlock,
@@ -346,3 +346,37 @@ def test_the_server_reads_back_what_was_sent(records: list[Record]) -> None:
     assert problems(asked.request.window) == []
     sent_results = [record for record in records if isinstance(record, ResultRecord)]
     assert len([record for record in asked.request.window if isinstance(record, ResultRecord)]) == len(sent_results)
+
+
+OWED = OutputOffer("Sum", '{"type":"object","properties":{"total":{"type":"integer"}}}')
+
+
+def test_an_answer_by_tool_is_asked_for_as_one() -> None:
+    """It is offered behind the tools and something must be called; alone, or with no tools, it must be."""
+    profile = ChatProfile(output_form=OutputForm.TOOL)
+    both = sent(message("go"), profile=profile, tools=(ADD,), output=OWED)
+    assert [tool["function"]["name"] for tool in both["tools"]] == ["add", ANSWER_TOOL]
+    assert both["tools"][1]["function"]["parameters"] == json.loads(OWED.schema)
+    assert both["tool_choice"] == "required"
+    only = {"type": "function", "function": {"name": ANSWER_TOOL}}
+    assert sent(message("go"), profile=profile, output=OWED)["tool_choice"] == only
+    assert sent(message("go"), profile=profile, tools=(ADD,), tool_choice="none", output=OWED)["tool_choice"] == only
+    assert "response_format" not in both
+    assert "tool_choice" not in sent(message("go"), profile=profile, tools=(ADD,))
+
+
+def test_an_answer_by_prompt_is_asked_for_in_words() -> None:
+    """The schema stands behind the instructions, and nowhere else; without a type nothing is added."""
+    profile = ChatProfile(output_form=OutputForm.PROMPT)
+    body = sent(message("go"), profile=profile, output=OWED)
+    said = body["messages"][0]["content"]
+    assert said.startswith("Be brief.\n\n")
+    assert said.endswith(OWED.schema)
+    assert not body.keys() & {"response_format", "tools"}
+    assert sent(message("go"), profile=profile)["messages"][0]["content"] == "Be brief."
+
+
+def test_the_form_of_an_answer_is_one_that_is_known() -> None:
+    """Another word is refused where it is written."""
+    with pytest.raises(ValueError, match="xml"):
+        ChatProfile(output_form="xml")

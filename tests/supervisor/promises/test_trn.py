@@ -24,7 +24,7 @@ from actors import (
     tool,
 )
 from actors.changes import Append, OutcomeRow, Put
-from actors.errors import Rejected
+from actors.errors import AnswerCut, Rejected
 from actors.models.script import hang, thought
 from actors.transcript import NoteRecord, ResponseRecord, ResultRecord, Stop, TextBlock, problems
 from supervisor.store.faults import PassingReader
@@ -326,5 +326,5 @@ async def test_trn_7_a_cut_answer_is_never_dressed_as_a_whole_one(world: World, 
     async with world.open({"a": [cut]}) as sup:
         ref = await sup.start(agent(), "go")
         report = await ref.wait_report()
-        assert (report.status, type(report.error), report.text) == ("failed", LimitReached, "the first ha")
+        assert (report.status, type(report.error), report.text) == ("failed", AnswerCut, "the first ha")
         assert "not whole" in str(report.error)
