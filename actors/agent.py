@@ -17,6 +17,7 @@ from .compaction import Compaction
 from .errors import UsageError
 from .ids import MAX_NAME_CHARS
 from .output import OutputSpec, output_spec
+from .pages import READER
 from .ports import ANSWER_TOOL, Model
 from .tools import TOOL_NAME, Tool, is_number
 
@@ -205,6 +206,8 @@ class Agent:
         offered = [(tool.name, f"the tool of {tool.origin}") for tool in self.tools]
         offered += [(child.name, f"the child {child.name!r}") for child in self.children]
         offered += [(f"answer_{child.name}", f"the answer to the child {child.name!r}") for child in self.children]
+        if self.limits.kept_chars:
+            taken[READER] = "what reads on in results that were too long (Limits(kept_chars=0) keeps none)"
         for name, what in offered:
             if name in taken:
                 raise _oops(self, f"two tools are named {name!r}: {taken[name]} and {what}; rename one")

@@ -126,6 +126,8 @@ class Limits:
         parallel_calls: calls of one batch that run at once.
         calls_per_response: calls taken from one response; the rest are refused with a result.
         result_chars: characters of a tool result that the model is shown.
+        kept_chars: characters of longer results that are kept whole beside the conversation, of one agent together; the
+            oldest go first, a longer one is not kept, 0 keeps none (TOL-8).
         output_repairs: how often a structured answer may be asked again.
         steer, send: what the lanes hold.
         first_event_s, between_events_s: deadlines of a stream. attempts: tries at one request.
@@ -142,6 +144,7 @@ class Limits:
     parallel_calls: int = 8
     calls_per_response: int = 128
     result_chars: int = 64_000
+    kept_chars: int = 4_000_000
     output_repairs: int = 2
     steer: LaneBound = _LANE
     send: LaneBound = _LANE
@@ -160,7 +163,7 @@ class Limits:
             self._check(name, getattr(self, name), 1)
         for name in ("calls_per_response", "result_chars"):
             self._check(name, getattr(self, name), 1)
-        for name in ("output_repairs", "approvals", "first_event_s", "between_events_s", "hard_s"):
+        for name in ("kept_chars", "output_repairs", "approvals", "first_event_s", "between_events_s", "hard_s"):
             self._check(name, getattr(self, name), 0)
         seconds: object = self.approve_s
         if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, final
 from .changes import Erase, KvRow, Put
 from .errors import UsageError
 from .ids import AgentId
+from .pages import PAGE_CHARS
 
 if TYPE_CHECKING:
     from .agent import Agent
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .changes import Operation
     from .conversation import Window
     from .ids import CallId
+    from .pages import Page
     from .ref import AgentRef, Receipt
     from .reports import Report
 
@@ -48,6 +50,7 @@ class ToolHost(KvHost, Protocol):
     ) -> AgentRef: ...
     async def read_kv(self, scope: str) -> dict[str, str]: ...
     async def write_kv(self, operations: tuple[Operation, ...]) -> None: ...
+    async def read_result(self, reference: str, *, start: int, chars: int) -> Page: ...
     def tell_progress(self, values: dict[str, object]) -> None: ...
 
 
@@ -160,6 +163,10 @@ class Context:
     async def ask(self, path: str, content: object, *, timeout: float | None = None) -> Report:
         """Ask an agent and wait for its report; an ancestor that waits for us is asked by `needs_input` (REE-2)."""
         return await self.ref(path).ask(content, timeout=timeout)
+
+    async def read_result(self, reference: str, *, start: int = 0, chars: int = PAGE_CHARS) -> Page:
+        """Read a page of a result of this call's agent that is kept whole (TOL-8); as `AgentRef.read_result`."""
+        return await self._host.read_result(reference, start=start, chars=chars)
 
     def progress(self, text: str = "", *, done: int | None = None, total: int | None = None) -> None:
         """Say how far the call is; sync, from the Trio thread or the tool's own."""

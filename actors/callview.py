@@ -40,9 +40,10 @@ class CallView(Struct, frozen=True):
 
 
 class CallOutcome(Struct, frozen=True):
-    """What a tool gave."""
+    """What a tool gave. `whole`: what is to be kept aside, as `content` shows only some of it (TOL-8)."""
 
     call: CallId
     status: ResultStatus
     content: Content
     trust: Trust = Trust.TRUSTED
+    whole: str | None = None

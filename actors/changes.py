@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
+from .content import Trust
 from .ids import AgentId, CallId, MessageId, RunId, TreeId, TurnId
 from .kept import TAG, Kept
 from .messages import Envelope, LaneBound, Outcome, ReceiptState, Selection
@@ -71,6 +72,19 @@ class OpenTurn(Kept, frozen=True):
     skipped: tuple[CallId, ...] = ()
 
 
+class KeptResult(Kept, frozen=True):
+    """A tool result that is kept whole, as it was too long to be shown (TOL-8).
+
+    Attributes:
+        call: whose. name: of its tool. chars: how long it is. trust: how far it may be believed.
+    """
+
+    call: CallId
+    name: str
+    chars: int
+    trust: Trust = Trust.TRUSTED
+
+
 class AgentRow(Kept, frozen=True, tag_field=TAG, tag="agent"):
     """An agent as the store keeps it; written by its own loop.
 
@@ -87,6 +101,7 @@ class AgentRow(Kept, frozen=True, tag_field=TAG, tag="agent"):
         context: tokens that the conversation was measured with at the last request, 0 where not known (SEL-3).
         selection: what messages have chosen, or None.
         singly: messages that are on their last try, each in a turn of its own (CON-6).
+        kept: tool results that are kept whole, oldest first (TOL-8).
     """
 
     agent: AgentId
@@ -112,6 +127,7 @@ class AgentRow(Kept, frozen=True, tag_field=TAG, tag="agent"):
     context: int = 0
     selection: Selection | None = None
     singly: tuple[MessageId, ...] = ()
+    kept: tuple[KeptResult, ...] = ()
 
 
 class Asking(Kept, frozen=True):

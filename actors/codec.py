@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar, cast, get_args, get_
 import attrs
 import msgspec
 
-from .changes import AgentRow, Asking, CallRow, KvRow, OpenTurn, OutcomeRow
+from .changes import AgentRow, Asking, CallRow, KeptResult, KvRow, OpenTurn, OutcomeRow
 from .content import File, Image, Text
 from .errors import Corrupt, InternalError
 from .kept import TAG, Kept
@@ -83,6 +83,7 @@ STORED: Final = (
     Stored(Decision, "decision"),
     Stored(Envelope, "envelope"),
     Stored(OpenTurn, "open_turn"),
+    Stored(KeptResult, "kept_result"),
     Stored(AgentRow, "agent"),
     Stored(Asking, "asking"),
     Stored(CallRow, "call"),

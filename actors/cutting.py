@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import answers, approving, batch, compacting, ending
+from . import answers, approving, batch, compacting, ending, keeping
 from .batch import Why
 from .batching import batch_over, settled_tells
 from .callview import CallView
@@ -50,6 +50,7 @@ def cut(state: TurnState, event: Cut) -> Step:
     elif state.phase is Phase.RUNNING:
         turn = turn_id(state.row.agent, opened(state).number)
         returned = batch.settle(state.calls, turn, event.outcomes)
+        keeping.keep(state, event.outcomes)
         if event.reason is None:
             actions += approving.steered_tells(returned)
             returned = approving.steered(turn, returned)

@@ -64,8 +64,9 @@ def flush(
     append = (Append(row.agent, state.head, records),) if records else ()
     cleared = [Erase(CallRow, (call,)) for call in state.settled]
     state.head += len(records)
-    state.pending = state.settled = state.mail = ()
-    return (*append, *claim, *cleared, Put(state.row)), records
+    staged = state.staged
+    state.pending = state.settled = state.mail = state.staged = ()
+    return (*append, *claim, *cleared, *staged, Put(state.row)), records
 
 
 def _claims(row: AgentRow, turn_open: OpenTurn, mail: tuple[Queued, ...]) -> tuple[Operation, ...]:

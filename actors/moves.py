@@ -57,6 +57,7 @@ class TurnState(Struct):
         refused: why the turn fails once it has taken what it would have answered. conflicts: claims failed in a row.
         since: the time up to which active seconds are counted. done: calls settled in this run, the last of them.
         response: what `after_response` hooks see before it is committed.
+        staged: what else the next commit carries: results that are kept aside (TOL-8).
         unknown: calls of this agent that ended unknown, each with what a repeat of it is known by (TOL-3).
         day_s: what makes the time of day of `now`.
         after_batch: a note that goes behind the results. note_last: the last of `pending` is a failure note, which
@@ -98,6 +99,7 @@ class TurnState(Struct):
     compacting: Compacting = NO_COMPACTION
     choosing: Choosing | None = None
     unknown: tuple[tuple[str, CallId], ...] = ()
+    staged: tuple[Operation, ...] = ()
     day_s: float = 0.0
 
 

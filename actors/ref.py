@@ -13,18 +13,14 @@ import trio
 from .errors import UsageError
 from .letters import Letter
 from .messages import Lane, ReceiptState
+from .reading import AgentReads, Reads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractAsyncContextManager
 
     from .ids import AgentId, CallId, MessageId, TurnId
-    from .mailbox import MailboxStatistics
     from .messages import Outcome, Selection
     from .reports import Report
-    from .transcript import Record
-    from .usage import Amounts, Usage
-    from .watching import Subscription
 
 
 # ruff: noqa: D102 - the handle's own methods say what each verb of the Protocols does
@@ -93,7 +89,7 @@ class Receipt:
         return f"<Receipt {self.id} to {self.path}: {self.state.value}>"
 
 
-class Desk(Protocol):
+class Desk(Reads, Protocol):
     """The supervisor, as handles and receipts see it."""
 
     async def send(self, path: AgentId, letters: Sequence[Letter]) -> tuple[Receipt, ...]: ...
@@ -111,43 +107,20 @@ class Desk(Protocol):
     async def wake(self, path: AgentId) -> None: ...
     async def pause(self, path: AgentId) -> None: ...
     def cancel_call(self, path: AgentId, call: CallId, reason: str) -> None: ...
-    def events(self, path: AgentId, *, follow: bool) -> AbstractAsyncContextManager[Subscription]: ...
-    def view(self, path: AgentId) -> AgentView: ...
     def report(self, outcome: Outcome) -> Report: ...
     async def compact(self, path: AgentId) -> None: ...
     async def wait_compacted(self, path: AgentId) -> None: ...
-    async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]: ...
-
-
-class AgentView(Protocol):
-    """An agent as last known here."""
-
-    @property
-    def state(self) -> str: ...
-    @property
-    def usage(self) -> Usage: ...
-    @property
-    def spent(self) -> Amounts: ...
-    @property
-    def mailbox(self) -> MailboxStatistics: ...
-    @property
-    def as_of(self) -> float: ...
 
 
 @final
-class AgentRef:
+class AgentRef(AgentReads):
     """An agent, to those who may talk to it. Equal to another handle of the same agent."""
 
-    __slots__ = ("_desk", "_path")
+    __slots__ = ("_desk",)
 
     def __init__(self, desk: Desk, path: AgentId) -> None:
+        super().__init__(desk, path)
         self._desk = desk
-        self._path = path
-
-    @property
-    def path(self) -> AgentId:
-        """`lead/reviewer#2`."""
-        return self._path
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -338,40 +311,6 @@ class AgentRef:
             UsageError: no such call is running.
         """
         self._desk.cancel_call(self._path, call, reason)
-
-    # -- looking ---------------------------------------------------------------------------------------------------
-
-    def events(self, *, follow: bool = False) -> AbstractAsyncContextManager[Subscription]:
-        """Watch the agent and all below it: `async with ref.events() as events: async for event in events: …`.
-
-        Args:
-            follow: go on after the run it was opened in.
-
-        A watcher never slows an agent: one that is too slow gets `Missed(count=n)`.
-        """
-        return self._desk.events(self._path, follow=follow)
-
-    @property
-    def state(self) -> str:
-        """As last known here: `idle`, `running`, `held`, `approval`, `paused`, `suspended`, `closing` or `closed`."""
-        return self._desk.view(self._path).state
-
-    @property
-    def usage(self) -> Usage:
-        """The agent's own tokens, as last known here."""
-        return self._desk.view(self._path).usage
-
-    def statistics(self) -> AgentView:
-        """All of the above with `as_of`, seconds on the supervisor's clock."""
-        return self._desk.view(self._path)
-
-    async def transcript(self, *, archived: bool = False) -> tuple[Record, ...]:
-        """Read the conversation from the store, never from the loop.
-
-        Args:
-            archived: every record ever, what compactions replaced included, in order (CMP-4); else those in force.
-        """
-        return await self._desk.transcript(self._path, archived=archived)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AgentRef) and other._path == self._path and other._desk is self._desk

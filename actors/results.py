@@ -14,6 +14,8 @@ from .building import plain, write
 from .content import Content, File, Image, Text, Trust, as_content
 from .errors import UsageError
 from .fitting import Checker
+from .ids import CallId
+from .pages import hint
 from .schema import schema_of, type_name
 
 _PARTS: Final = (Text, Image, File)
@@ -27,7 +29,7 @@ class Shaped:
     """A result as the model reads it.
 
     Attributes:
-        cut: it was too long. whole: the full text where it was cut, else None.
+        cut: it was too long. whole: the full text where it was cut, else None. kept: it is to be kept aside.
         error: the value is no result (it does not fit the declared type, or has no JSON form); the text says why.
     """
 
@@ -35,6 +37,7 @@ class Shaped:
     cut: bool = False
     whole: str | None = None
     error: bool = False
+    kept: bool = False
 
 
 @attrs.frozen
@@ -43,11 +46,21 @@ class Given:
 
     Attributes:
         error: it is a failure. trust: how far it may be believed, None: as the tool says.
+        keep: it may be kept aside where it is too long.
     """
 
     value: object
     error: bool = False
     trust: Trust | None = None
+    keep: bool = True
+
+
+@attrs.frozen
+class Keep:
+    """That a result too long to be shown is kept whole. `limit_chars`: a longer one is not."""
+
+    call: CallId
+    limit_chars: int
 
 
 @attrs.frozen(eq=False)
@@ -62,20 +75,20 @@ class Output:
     none: str = DONE
     checker: Checker | None = None
 
-    def shape(self, value: object, limit_chars: int) -> Shaped:
+    def shape(self, value: object, limit_chars: int, keep: Keep | None = None) -> Shaped:
         """The result within the limit, or the error that says why it is none (TOL-6)."""
         if type(value) is str and self.text:
-            return _cut(value, limit_chars)
+            return _cut(value, limit_chars, keep)
         try:
             parts = _as_parts(value)
             if parts is not None and self.parts:
-                return _cut_parts(parts, limit_chars)
+                return _cut_parts(parts, limit_chars, keep)
             if type(value) is self.exact:  # an int or a bool that fits: the quick way
-                return _cut(json.dumps(value), limit_chars)
+                return _cut(json.dumps(value), limit_chars, keep)
             form = plain(value)
             text = self.none if value is None else form if isinstance(form, str) else write(form)
             if self.checker is None or self.checker.valid(form):
-                return _cut(text, limit_chars)
+                return _cut(text, limit_chars, keep)
             lines = "; ".join(self.checker.errors(form)).replace("the arguments", "the result")
         except UsageError as error:
             return self._error(f"{self.tool} ran, but its result cannot be shown: {error}")
@@ -107,22 +120,24 @@ def _safe(text: str) -> str:
     return text
 
 
-def _cut(text: str, limit_chars: int) -> Shaped:
+def _cut(text: str, limit_chars: int, keep: Keep | None) -> Shaped:
     text = _safe(text)
     if len(text) <= limit_chars:
         return Shaped((Text(text),))
-    kept, line = _kept(text, limit_chars)
-    return Shaped((Text(text[:kept] + line),), cut=True, whole=text)  # TOL-8
+    keep = keep if keep is not None and len(text) <= keep.limit_chars else None
+    shown, line = _kept(text, limit_chars, keep)
+    return Shaped((Text(text[:shown] + line),), cut=True, whole=text, kept=keep is not None)  # TOL-8
 
 
-def _kept(text: str, limit_chars: int) -> tuple[int, str]:
+def _kept(text: str, limit_chars: int, keep: Keep | None) -> tuple[int, str]:
     """How much of a text stays, and the line that says how much is missing; together within the limit (TOL-8)."""
-    room = max(0, limit_chars - len(_missing(len(text), len(text))))
+    longest = "" if keep is None else hint(keep.call, len(text))
+    room = max(0, limit_chars - len(_missing(len(text), len(text), longest)))
     for _ in range(_CLUSTER_MAX):  # never between a letter and its accent, or inside a joined emoji
         if not 0 < room < len(text) or not _joins(text[room - 1], text[room]):
             break
         room -= 1
-    return room, _missing(len(text) - room, len(text))
+    return room, _missing(len(text) - room, len(text), "" if keep is None else hint(keep.call, room))
 
 
 _CLUSTER_MAX: Final = 16
@@ -139,26 +154,30 @@ def _joins(before: str, after: str) -> bool:
     )
 
 
-def _missing(missing: int, total: int) -> str:
-    return f"\n[cut: {missing:,} of {total:,} characters are missing here]"
+def _missing(missing: int, total: int, on: str = "") -> str:
+    return f"\n[cut: {missing:,} of {total:,} characters are missing here{on}]"
 
 
-def _cut_parts(parts: Content, limit_chars: int) -> Shaped:
-    texts = [part.text for part in parts if isinstance(part, Text)]
+def _cut_parts(parts: Content, limit_chars: int, keep: Keep | None) -> Shaped:
+    texts = [_safe(part.text) for part in parts if isinstance(part, Text)]
+    whole = "\n".join(texts)
     if sum(len(text) for text in texts) <= limit_chars:
         return Shaped(tuple(Text(_safe(part.text)) if isinstance(part, Text) else part for part in parts))
-    kept: list[Text | Image | File] = []
+    on = "" if keep is None or len(whole) > keep.limit_chars else hint(keep.call, None)
+    shown: list[Text | Image | File] = []
     room = limit_chars
     for part in parts:
         if not isinstance(part, Text):
-            kept.append(part)
+            shown.append(part)
         elif room > 0:
-            shaped = _cut(part.text, room)
-            kept += shaped.content
+            shaped = _cut(part.text, room, None)
+            shown += shaped.content
             room = 0 if shaped.cut else room - len(part.text)
         else:
-            kept.append(Text(_missing(len(part.text), len(part.text)).strip()))
-    return Shaped(tuple(kept), cut=True, whole="\n".join(texts))
+            shown.append(Text(_missing(len(part.text), len(part.text)).strip()))
+    if on:
+        shown.append(Text(f"[all of the text is kept{on}]"))
+    return Shaped(tuple(shown), cut=True, whole=whole, kept=bool(on))
 
 
 def compile_output(name: str, returns: object, where: str) -> Output:

@@ -12,12 +12,13 @@ import threading
 import traceback
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
+import attrs
 import trio
 
 from .callview import CallOutcome
 from .content import Text, Trust, text_of
 from .guarding import goes_on, safely_told
-from .results import Given
+from .results import Given, Keep
 from .tools import Effect
 from .transcript import ResultStatus
 
@@ -66,6 +67,14 @@ class Running:
         return f"<Running {self.call.block.name} {self.call.block.id}: {state}>"
 
 
+@attrs.frozen
+class Room:
+    """How much of a result the model is shown, and of how long a one the whole is kept, in characters (TOL-8)."""
+
+    shown_chars: int
+    kept_chars: int = 0
+
+
 @final
 class Runner:
     """Starts foreign code in the tool nursery, each with its own scope.
@@ -86,7 +95,7 @@ class Runner:
         self,
         running: Running,
         context: Context,
-        limit_chars: int,
+        room: Room,
         *,
         deliver: Callable[[CallOutcome], None],
         late: Callable[[CallOutcome], None],
@@ -98,7 +107,7 @@ class Runner:
         """
 
         async def body() -> None:
-            outcome = await self._outcome(running, context, limit_chars, around)
+            outcome = await self._outcome(running, context, room, around)
             (late if running.left_behind else deliver)(outcome)
 
         self._spawn(running.frame, body, running)
@@ -120,9 +129,7 @@ class Runner:
 
         self._frames.clean_context().run(self._nursery.start_soon, task)
 
-    async def _outcome(
-        self, running: Running, context: Context, limit_chars: int, around: Around | None
-    ) -> CallOutcome:
+    async def _outcome(self, running: Running, context: Context, room: Room, around: Around | None) -> CallOutcome:
         call = running.call
         tool = call.tool
         assert tool is not None, "a call without a tool is settled before it starts"
@@ -145,10 +152,11 @@ class Runner:
             text = f"The call took longer than {timeout} s and was cut off.{_may_have(tool.effect)}"
             return CallOutcome(call.block.id, ResultStatus.TIMEOUT, (Text(text),))
         given = value if isinstance(value, Given) else Given(value)
-        shaped = tool.shape(given.value, limit_chars)
+        keep = Keep(call.block.id, room.kept_chars) if room.kept_chars and given.keep else None
+        shaped = tool.shape(given.value, room.shown_chars, keep)
         status = ResultStatus.ERROR if shaped.error or given.error else ResultStatus.OK
         trust = Trust.TRUSTED if shaped.error else given.trust or tool.trust
-        return CallOutcome(call.block.id, status, shaped.content, trust)
+        return CallOutcome(call.block.id, status, shaped.content, trust, shaped.whole if shaped.kept else None)
 
     async def _call(self, running: Running, context: Context) -> object:
         call = running.call

@@ -20,7 +20,7 @@ from .content import Trust
 from .errors import UsageError
 from .fitting import Checker, Refusal
 from .ports import ToolOffer
-from .results import Output, Shaped, compile_output
+from .results import Keep, Output, Shaped, compile_output
 from .schema import Json, Schema, compact, read_docstring
 from .signature import names_beside, read_signature
 from .tool_options import (
@@ -142,7 +142,7 @@ class Tool(Generic[P, R_co]):
         """A digest of what the tool says of itself; it changes with its schema and its defaults (TOL-12)."""
         return hashlib.sha256(compact({**self.digest_form()}).encode()).hexdigest()[:32]
 
-    def shape(self, value: object, limit_chars: int) -> Shaped:
+    def shape(self, value: object, limit_chars: int, keep: Keep | None = None) -> Shaped:
         """What the model reads of a result; never an exception (TOL-6, TOL-8).
 
         Text and content pass as they are, None is `done`, everything else is written as JSON.
@@ -150,8 +150,9 @@ class Tool(Generic[P, R_co]):
         Args:
             value: what the function returned.
             limit_chars: how many characters are shown, the line about what is missing included.
+            keep: the whole is kept aside where it is longer; the line says how to read it.
         """
-        return self._output.shape(value, limit_chars)
+        return self._output.shape(value, limit_chars, keep)
 
     @property
     def origin(self) -> str:

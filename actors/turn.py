@@ -44,6 +44,7 @@ from .inputs import (
     SuspendAsked,
     check_place,
 )
+from .keeping import drained, keep
 from .messages import Status
 from .moves import Admit, Ask, CallHook, Look, Step, Tell, TurnState, nothing_owed, opened
 from .points import Point
@@ -364,6 +365,7 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
     before = state.calls
     calls = batch.settle(before, turn, event.outcomes)
     ended = tuple([call for call, was in zip(calls, before, strict=True) if call is not was])
+    keep(state, event.outcomes)
     state.calls, state.failures = calls, bounds.count_failures(state, ended)
     tells = settled_tells(ended)
     started: tuple[CallView, ...] = ()
@@ -374,7 +376,7 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
     rows = rows_of(state, (*ended, *started))
     if parking.idle(state):
         return parking.park(state, rows, event.now, tells)
-    return Step(state, rows, (*tells, *starting(started)))
+    return Step(state, (*rows, *drained(state)), (*tells, *starting(started)))
 
 
 # -- failures, aborts, leaving -----------------------------------------------------------------------------------

@@ -13,8 +13,9 @@ from actors.errors import UsageError
 from actors.happenings import ToolLate, ToolProgress, ToolStuck
 from actors.ids import tree_of
 from actors.ref import AgentRef
-from actors.running import Running, beginning
+from actors.running import Room, Running, beginning
 
+from .pages import read_page
 from .starting import Start
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from actors.happenings import Event
     from actors.hosting import DeliverCall
     from actors.ids import AgentId, CallId
+    from actors.pages import Page
     from actors.running import Around
     from actors.waiting import Frame
 
@@ -45,9 +47,9 @@ class Calls:
         CALLS-1 a call is in `running` from its start until its code has ended, or was given up as stuck.
     """
 
-    def __init__(self, parts: Parts, agent: AgentId, limit_chars: int) -> None:
+    def __init__(self, parts: Parts, agent: AgentId, room: Room) -> None:
         self._parts = parts
-        self._limit_chars = limit_chars
+        self._room = room
         self.agent = agent
         self.running: dict[CallId, Running] = {}
         self.stuck: dict[CallId, Running] = {}
@@ -74,7 +76,7 @@ class Calls:
         if left:
             around = _behind(left, around)
         context = Context(self, call.block.id, call.block.name)
-        self._parts.runner.start(running, context, self._limit_chars, deliver=delivered, late=late, around=around)
+        self._parts.runner.start(running, context, self._room, deliver=delivered, late=late, around=around)
         self._moves()
 
     def leave_behind(self, calls: tuple[CallId, ...]) -> None:
@@ -182,6 +184,12 @@ class Calls:
     async def write_kv(self, operations: tuple[Operation, ...]) -> None:
         """Write values."""
         await self._parts.kernel.commit(tree_of(self.agent), operations)
+
+    async def read_result(self, reference: str, *, start: int, chars: int) -> Page:
+        """A page of a result that is kept whole."""
+        actor = self._parts.kernel.actors[self.agent]
+        row = actor.row if actor.loop is None else actor.loop.row
+        return await read_page(self._parts.kernel.store, row, reference, start=start, chars=chars)
 
     def tell_progress(self, values: dict[str, object]) -> None:
         """A call's progress; from a tool's own thread too, by way of ours."""

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-import attrs
 import trio
 
-from actors.changes import Enqueue, Intake, Move
+from actors.changes import Enqueue, Move
 from actors.content import text_of
-from actors.errors import NotCompacted, UnknownPath, UsageError
+from actors.errors import NotCompacted, UsageError
 from actors.ids import MessageId, tree_of, turn_id
-from actors.mailbox import Mailbox, MailboxStatistics
 from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState, Status
 from actors.parking import APPROVAL, PAUSED
 from actors.reports import Report, report_of
-from actors.usage import NO_USAGE, NOTHING, Amounts, Usage
 from actors.waiting import Need
-from actors.watching import Subscription
 
 from .letters import dead_error
-from .life import read_conversation
-from .standing import PERSON
+from .reading import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Sequence
 
     from actors.actor import Actor
     from actors.changes import Operation
@@ -35,34 +28,15 @@ if TYPE_CHECKING:
     from actors.letters import Letter
     from actors.messages import Outcome
     from actors.ref import Receipt
-    from actors.transcript import Record
 
-    from .parts import Parts
 
 _STAY: Final = frozenset({APPROVAL, PAUSED})
 """Reasons to be suspended that `wake` does not end by itself."""
 
 
-@attrs.frozen
-class View:
-    """An agent as last known here.
-
-    `state`: `idle`, `running`, `held`, `approval`, `paused`, `suspended`, `closing`, `closed`, `unloaded`.
-    """
-
-    state: str
-    usage: Usage
-    spent: Amounts
-    mailbox: MailboxStatistics
-    as_of: float
-
-
 @final
-class SupervisorDesk:
+class SupervisorDesk(Reading):
     """The verbs of handles and receipts."""
-
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -253,52 +227,3 @@ class SupervisorDesk:
             msg = f"{path} has no running call {call!r}: it is not running here"
             raise UsageError(msg)
         life.calls.cancel(call, reason)
-
-    # -- looking ---------------------------------------------------------------------------------------------------
-
-    @asynccontextmanager
-    async def _events(self, path: AgentId, *, follow: bool) -> AsyncIterator[Subscription]:
-        board = self._parts.board
-        watcher = Subscription(path, follow=follow)
-        board.add(watcher)
-        actor = self._parts.kernel.actors.get(path)
-        if path and not follow and (actor is None or not (actor.active or actor.owes)):
-            watcher.end()
-        try:
-            yield watcher
-        finally:
-            board.remove(watcher)
-
-    def events(self, path: AgentId, *, follow: bool) -> AbstractAsyncContextManager[Subscription]:
-        """Watch an agent and all below it."""
-        return self._events(path, follow=follow)
-
-    def view(self, path: AgentId) -> View:
-        """As last known here."""
-        now = self._parts.kernel.now()
-        actor = self._parts.kernel.actors.get(path)
-        if actor is None:
-            return View("unloaded", NO_USAGE, NOTHING, Mailbox().statistics(), now)
-        return View(state_of(actor), actor.row.usage, actor.row.spent, actor.mailbox.statistics(), now)
-
-    async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]:
-        """The conversation, from the store."""
-        store = self._parts.kernel.store
-        stored = await store.load_agent(path)
-        if stored is None:
-            msg = f"there is no agent {path!r} in this store"
-            raise UnknownPath(msg)
-        if archived:
-            return await store.read_records(path)
-        return tuple((await read_conversation(store, stored.row)).window())
-
-
-def state_of(actor: Actor) -> str:
-    """An actor's state in one word."""
-    if actor.intake is not Intake.OPEN:
-        return actor.intake.value
-    if actor.suspended is not None:
-        return actor.suspended if actor.suspended in PERSON else "suspended"
-    if actor.active:
-        return "running"
-    return "held" if actor.mailbox.waiting else "idle"

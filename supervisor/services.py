@@ -15,9 +15,11 @@ from actors.messages import Purpose
 from actors.poison import last_try
 from actors.ports import ModelRequest, goes_along
 from actors.selection import OWN, Choice
-from actors.tools import Effect
+from actors.tools import Effect, toolbox
 from actors.usage import Amounts
 from actors.waiting import Frame
+
+from .pages import READER_BYTES, reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -189,11 +191,13 @@ class Services:
 
     def toolbox(self) -> Toolbox:
         """What the agent may call now: its tools, its children, answers to open questions."""
-        return self._parts.children.toolbox(self.agent, self._agent)
+        box = self._parts.children.toolbox(self.agent, self._agent)
+        return toolbox((*box.values(), reader(self._agent.limits.result_chars))) if self.open_row().kept else box
 
     def request_bytes(self, window: Window) -> int:
         """The window, and what goes before it."""
-        return window.size_bytes + self._prompt_bytes + self._parts.children.offers_bytes(self.agent, self._agent)
+        offers = self._parts.children.offers_bytes(self.agent, self._agent) + READER_BYTES * bool(self.row().kept)
+        return window.size_bytes + self._prompt_bytes + offers
 
     def request(self, window: Window, step: int, output: OutputSpec | None, *, toolless: bool) -> ModelRequest:
         """The request of a step of the open turn, as the deciding hooks chose it."""

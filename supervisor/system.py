@@ -23,7 +23,7 @@ from actors.frames import Frames
 from actors.happenings import BudgetStage, Overrun
 from actors.hooks import points_of
 from actors.points import TurnSpec
-from actors.running import Runner
+from actors.running import Room, Runner
 from actors.tools import is_number
 from actors.usage import NOTHING, Price
 from actors.watching import Board
@@ -298,7 +298,7 @@ def _waited_for(parts: Parts, path: AgentId) -> None:
 
 
 def _make_actor(parts: Parts, agent: Agent, row: AgentRow) -> Actor:
-    calls = Calls(parts, row.agent, agent.limits.result_chars)
+    calls = Calls(parts, row.agent, Room(agent.limits.result_chars, agent.limits.kept_chars))
     hooking = Hooking(parts, agent, row.agent, calls)
     services = Services(parts, agent, row.agent, calls, hooking)
     calls.tell = services.tell

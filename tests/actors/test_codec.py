@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 
 from actors import codec
-from actors.changes import AgentRow, Asking, CallRow, CallState, KvRow, OpenTurn, OutcomeRow
+from actors.changes import AgentRow, Asking, CallRow, CallState, KeptResult, KvRow, OpenTurn, OutcomeRow
 from actors.codec import Form, Stored
 from actors.content import File, Image, Text, Trust
 from actors.errors import Corrupt, InternalError
@@ -111,6 +111,7 @@ SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of d
             usage=USAGE, spent=AMOUNTS, cost_known=False, budget='{"usd":"1"}', key="nightly", task_digest="task",
             suspended="leaving", background=True, started_by=CALL, run_usage=USAGE, run_spent=AMOUNTS,
             summary=7, context=12_000, selection=Selection("openai:m", "high", ""), singly=(MessageId("m-9"),),
+            kept=(KeptResult(CALL, "read", 70_000, Trust.EXTERNAL),),
         ),
         AgentRow(AGENT, "lead", "child", "digest"),
     ),

@@ -1,0 +1,110 @@
+"""What is read of an agent: as last known here, or from the store, never from its loop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from .pages import PAGE_CHARS
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from .changes import KeptResult
+    from .ids import AgentId
+    from .mailbox import MailboxStatistics
+    from .pages import Page
+    from .transcript import Record
+    from .usage import Amounts, Usage
+    from .watching import Subscription
+
+
+# ruff: noqa: D102 - the handle's own methods say what each verb of the Protocols does
+
+
+class Reads(Protocol):
+    """The supervisor, as whoever reads of an agent sees it."""
+
+    def events(self, path: AgentId, *, follow: bool) -> AbstractAsyncContextManager[Subscription]: ...
+    def view(self, path: AgentId) -> AgentView: ...
+    async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]: ...
+    async def kept(self, path: AgentId) -> tuple[KeptResult, ...]: ...
+    async def read_result(self, path: AgentId, reference: str, *, start: int, chars: int) -> Page: ...
+
+
+class AgentView(Protocol):
+    """An agent as last known here."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def usage(self) -> Usage: ...
+    @property
+    def spent(self) -> Amounts: ...
+    @property
+    def mailbox(self) -> MailboxStatistics: ...
+    @property
+    def as_of(self) -> float: ...
+
+
+class AgentReads:
+    """The half of a handle that reads."""
+
+    __slots__ = ("_path", "_reads")
+
+    def __init__(self, reads: Reads, path: AgentId) -> None:
+        self._reads = reads
+        self._path = path
+
+    @property
+    def path(self) -> AgentId:
+        """`lead/reviewer#2`."""
+        return self._path
+
+    def events(self, *, follow: bool = False) -> AbstractAsyncContextManager[Subscription]:
+        """Watch the agent and all below it: `async with ref.events() as events: async for event in events: …`.
+
+        Args:
+            follow: go on after the run it was opened in.
+
+        A watcher never slows an agent: one that is too slow gets `Missed(count=n)`.
+        """
+        return self._reads.events(self._path, follow=follow)
+
+    @property
+    def state(self) -> str:
+        """As last known here: `idle`, `running`, `held`, `approval`, `paused`, `suspended`, `closing` or `closed`."""
+        return self._reads.view(self._path).state
+
+    @property
+    def usage(self) -> Usage:
+        """The agent's own tokens, as last known here."""
+        return self._reads.view(self._path).usage
+
+    def statistics(self) -> AgentView:
+        """All of the above with `as_of`, seconds on the supervisor's clock."""
+        return self._reads.view(self._path)
+
+    async def transcript(self, *, archived: bool = False) -> tuple[Record, ...]:
+        """Read the conversation from the store, never from the loop.
+
+        Args:
+            archived: every record ever, what compactions replaced included, in order (CMP-4); else those in force.
+        """
+        return await self._reads.transcript(self._path, archived=archived)
+
+    async def kept(self) -> tuple[KeptResult, ...]:
+        """List the tool results that were too long to be shown and are kept whole, oldest first (TOL-8)."""
+        return await self._reads.kept(self._path)
+
+    async def read_result(self, reference: str, *, start: int = 0, chars: int = PAGE_CHARS) -> Page:
+        """Read a page of a result that is kept whole (TOL-8).
+
+        Args:
+            reference: as the line about what is missing says it, or the id of the call.
+            start: the first character.
+            chars: how many, at most.
+
+        Raises:
+            UsageError: nothing is kept under this reference, or the page begins outside of it.
+        """
+        return await self._reads.read_result(self._path, reference, start=start, chars=chars)

@@ -1,0 +1,112 @@
+"""What handles read of agents: as last known here, or from the store, never from a loop."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import attrs
+
+from actors.changes import Intake
+from actors.errors import UnknownPath
+from actors.mailbox import Mailbox, MailboxStatistics
+from actors.usage import NO_USAGE, NOTHING, Amounts, Usage
+from actors.watching import Subscription
+
+from .life import read_conversation
+from .pages import read_page
+from .standing import PERSON
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from contextlib import AbstractAsyncContextManager
+
+    from actors.actor import Actor
+    from actors.changes import KeptResult
+    from actors.ids import AgentId
+    from actors.pages import Page
+    from actors.transcript import Record
+
+    from .parts import Parts
+    from .store.base import StoredAgent
+
+
+@attrs.frozen
+class View:
+    """An agent as last known here.
+
+    `state`: `idle`, `running`, `held`, `approval`, `paused`, `suspended`, `closing`, `closed`, `unloaded`.
+    """
+
+    state: str
+    usage: Usage
+    spent: Amounts
+    mailbox: MailboxStatistics
+    as_of: float
+
+
+class Reading:
+    """The verbs of handles that only read."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    @asynccontextmanager
+    async def _events(self, path: AgentId, *, follow: bool) -> AsyncIterator[Subscription]:
+        board = self._parts.board
+        watcher = Subscription(path, follow=follow)
+        board.add(watcher)
+        actor = self._parts.kernel.actors.get(path)
+        if path and not follow and (actor is None or not (actor.active or actor.owes)):
+            watcher.end()
+        try:
+            yield watcher
+        finally:
+            board.remove(watcher)
+
+    def events(self, path: AgentId, *, follow: bool) -> AbstractAsyncContextManager[Subscription]:
+        """Watch an agent and all below it."""
+        return self._events(path, follow=follow)
+
+    def view(self, path: AgentId) -> View:
+        """As last known here."""
+        now = self._parts.kernel.now()
+        actor = self._parts.kernel.actors.get(path)
+        if actor is None:
+            return View("unloaded", NO_USAGE, NOTHING, Mailbox().statistics(), now)
+        return View(state_of(actor), actor.row.usage, actor.row.spent, actor.mailbox.statistics(), now)
+
+    async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]:
+        """The conversation, from the store."""
+        store = self._parts.kernel.store
+        stored = await self._stored(path)
+        if archived:
+            return await store.read_records(path)
+        return tuple((await read_conversation(store, stored.row)).window())
+
+    async def kept(self, path: AgentId) -> tuple[KeptResult, ...]:
+        """The results that are kept whole."""
+        return (await self._stored(path)).row.kept
+
+    async def read_result(self, path: AgentId, reference: str, *, start: int, chars: int) -> Page:
+        """A page of one."""
+        stored = await self._stored(path)
+        return await read_page(self._parts.kernel.store, stored.row, reference, start=start, chars=chars)
+
+    async def _stored(self, path: AgentId) -> StoredAgent:
+        stored = await self._parts.kernel.store.load_agent(path)
+        if stored is None:
+            msg = f"there is no agent {path!r} in this store"
+            raise UnknownPath(msg)
+        return stored
+
+
+def state_of(actor: Actor) -> str:
+    """An actor's state in one word."""
+    if actor.intake is not Intake.OPEN:
+        return actor.intake.value
+    if actor.suspended is not None:
+        return actor.suspended if actor.suspended in PERSON else "suspended"
+    if actor.active:
+        return "running"
+    return "held" if actor.mailbox.waiting else "idle"
