@@ -63,6 +63,11 @@ class Input:
         }
         return {**shown, **value}
 
+    def without_defaults(self, arguments: Mapping[str, object]) -> dict[str, object]:
+        """Built arguments but for those that are the function's own defaults, which need no JSON form."""
+        left = self.defaults
+        return {name: value for name, value in arguments.items() if name not in left or left[name] is not value}
+
     def _built(self, value: dict[str, Any], repaired: tuple[str, ...] = ()) -> Parsed | Refusal:
         kwargs = {**self.defaults, **value}
         for name, build in self.builders:

@@ -29,6 +29,7 @@ from .results import Given, compile_output
 from .signature import names_beside
 from .tool_options import ToolOptions, is_number
 from .tools import Tool, make_tool
+from .transcript import ResultStatus
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -190,7 +191,7 @@ async def run_command(argv: Sequence[str], how: How, progress: Callable[[str], N
     if code == 0:
         return Given(text or "done")
     said = f"[ended by signal {-code}]" if code is not None and code < 0 else f"[exit code {code}]"
-    return Given(f"{text}\n{said}" if text else said, error=True)
+    return Given(f"{text}\n{said}" if text else said, ResultStatus.ERROR)
 
 
 async def _read(process: trio.Process, output: Kept, progress: Callable[[str], None] | None) -> None:

@@ -267,6 +267,15 @@ class ToolStarted(Event):
 
 
 @attrs.frozen(kw_only=True)
+class ToolChanged(Event):
+    """A hook runs a call with other arguments than the model's (TOL-13). `arguments`: these, as JSON text."""
+
+    call: CallId
+    name: str
+    arguments: str
+
+
+@attrs.frozen(kw_only=True)
 class ToolProgress(Event):
     """A running call says how far it is. `done`, `total`: counts, or None."""
 

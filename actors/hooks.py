@@ -8,8 +8,8 @@ and drops what they answer later (ABT-6). What they return (`Steer`, `Send`, or 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, final
 
 import attrs
 
@@ -47,8 +47,30 @@ class Compact:
     """A hook's answer: compact this agent's conversation at the next boundary (CMP-6)."""
 
 
+@attrs.frozen
+class Refuse:
+    """The answer of `around_tool`: the call is not to be run, and the model reads why."""
+
+    reason: str
+
+
 Answer: TypeAlias = "Steer | Send | Compact | Sequence[Steer | Send | Compact] | None"
-Proceed: TypeAlias = Callable[[], Awaitable[object]]
+
+
+class Proceed(Protocol):
+    """What runs a call that a hook wraps, once."""
+
+    async def __call__(self, arguments: Mapping[str, object] | None = None) -> object:
+        """Run it and return what it gives; asked again, return what came of it.
+
+        Args:
+            arguments: instead of the model's: all of them; they are checked as a model's are.
+
+        Raises:
+            UsageError: with these it may not run: they do not fit, are not what was approved, or need approval or
+                resources that the call does not have. Exception: what the tool raised.
+        """
+        ...
 
 
 @final
@@ -78,7 +100,7 @@ class Moment:
 @final
 @attrs.frozen
 class AroundCall:
-    """A call that `around_tool` wraps. `arguments`: as checked; a changed copy goes to `proceed_with`."""
+    """A call that `around_tool` wraps. `arguments`: as checked, a copy; changed ones are handed to `proceed`."""
 
     id: str
     name: str
@@ -117,7 +139,11 @@ class Hooks:
         """A whole response came, and is about to be committed."""
 
     async def around_tool(self, at: Moment, call: AroundCall, proceed: Proceed) -> object:
-        """Wrap a tool call: `return await proceed()`; it runs at most once however often it is asked (TOL-13)."""
+        """Wrap a tool call: `return await proceed()`; it runs at most once however often it is asked (TOL-13).
+
+        `proceed({**call.arguments, "path": "x"})` runs it with other arguments, `return Refuse("why")` not at all. What
+        this raises is the call's error result. Called by a task of the call's own, within the call's deadline.
+        """
         del at, call
         return await proceed()
 

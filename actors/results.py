@@ -17,6 +17,7 @@ from .fitting import Checker
 from .ids import CallId
 from .pages import hint
 from .schema import schema_of, type_name
+from .transcript import ResultStatus
 
 _PARTS: Final = (Text, Image, File)
 DONE: Final = "done"
@@ -45,12 +46,12 @@ class Given:
     """A tool's result with more said of it than its value; what the runtime's own tools return.
 
     Attributes:
-        error: it is a failure. trust: how far it may be believed, None: as the tool says.
+        status: what became of the call. trust: how far it may be believed, None: as the tool says.
         keep: it may be kept aside where it is too long.
     """
 
     value: object
-    error: bool = False
+    status: ResultStatus = ResultStatus.OK
     trust: Trust | None = None
     keep: bool = True
 

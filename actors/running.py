@@ -18,7 +18,7 @@ import trio
 from .callview import CallOutcome
 from .content import Text, Trust, text_of
 from .guarding import goes_on, safely_told
-from .results import Given, Keep
+from .results import Given, Keep, Output
 from .tools import Effect
 from .transcript import ResultStatus
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from .frames import Frames
     from .waiting import Frame
 
-Around: TypeAlias = "Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]"
+Run: TypeAlias = "Callable[[dict[str, object] | None], Awaitable[object]]"
+"""Runs a call with its arguments (None), or with others."""
+Around: TypeAlias = "Callable[[Run], Awaitable[object]]"
 
 ERROR_CHARS: Final = 2_000
 """How much of an exception's text the model reads."""
@@ -141,7 +143,7 @@ class Runner:
                 if around is None:
                     value = await self._call(running, context)
                 else:
-                    value = await around(lambda: self._call(running, context))
+                    value = await around(lambda given: self._call(running, context, given))
         except BaseException as error:  # whatever a tool raises is data for the model (TOL-6)  # noqa: ASYNC103 - what is not ours is told, not raised: our own cancellation goes on
             if goes_on(error):
                 raise
@@ -153,16 +155,17 @@ class Runner:
             return CallOutcome(call.block.id, ResultStatus.TIMEOUT, (Text(text),))
         given = value if isinstance(value, Given) else Given(value)
         keep = Keep(call.block.id, room.kept_chars) if room.kept_chars and given.keep else None
-        shaped = tool.shape(given.value, room.shown_chars, keep)
-        status = ResultStatus.ERROR if shaped.error or given.error else ResultStatus.OK
+        shape = tool.shape if given.status is ResultStatus.OK else Output(tool.name).shape  # a failure has no type
+        shaped = shape(given.value, room.shown_chars, keep)
+        status = ResultStatus.ERROR if shaped.error else given.status
         trust = Trust.TRUSTED if shaped.error else given.trust or tool.trust
         return CallOutcome(call.block.id, status, shaped.content, trust, shaped.whole if shaped.kept else None)
 
-    async def _call(self, running: Running, context: Context) -> object:
+    async def _call(self, running: Running, context: Context, given: dict[str, object] | None = None) -> object:
         call = running.call
         tool = call.tool
         assert tool is not None, "see _outcome"
-        arguments = tool.bind(call.arguments or {}, context)
+        arguments = tool.bind(call.arguments or {} if given is None else given, context)
         if tool.is_async:
             return await cast("Awaitable[object]", tool.fn(**arguments))
         if self._inline:

@@ -137,6 +137,10 @@ class Tool(Generic[P, R_co]):
         """The arguments of a call that fits, as JSON values with the defaults that JSON has: what a person is shown."""
         return self._input.final(arguments)
 
+    def without_defaults(self, arguments: Mapping[str, object]) -> dict[str, object]:
+        """Built arguments but for those that are the function's own defaults, which need no JSON form."""
+        return self._input.without_defaults(arguments)
+
     @property
     def version(self) -> str:
         """A digest of what the tool says of itself; it changes with its schema and its defaults (TOL-12)."""

@@ -19,7 +19,7 @@ from .pages import read_page
 from .starting import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from actors.agent import Agent
     from actors.budget import Budget
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from actors.hosting import DeliverCall
     from actors.ids import AgentId, CallId
     from actors.pages import Page
-    from actors.running import Around
+    from actors.running import Around, Run
     from actors.waiting import Frame
 
     from .parts import Parts
@@ -208,9 +208,9 @@ def _share(one: CallView, other: CallView) -> bool:
 def _behind(left: Sequence[Running], around: Around | None) -> Around:
     """A call's wrapper that first waits for calls that hold its resource keys."""
 
-    async def wrapper(run: Callable[[], Awaitable[object]]) -> object:
+    async def wrapper(run: Run) -> object:
         for running in left:
             await running.done.wait()
-        return await (run() if around is None else around(run))
+        return await (run(None) if around is None else around(run))
 
     return wrapper

@@ -12,17 +12,19 @@ from actors.conversation import Conversation, Window
 from actors.errors import CallboardError, UsageError
 from actors.guarding import goes_on, safely_told, speaks
 from actors.happenings import HookFailed
-from actors.hooks import AROUND, METHODS, AroundCall, Compact, Moment, Send, Steer, answers, is_guard, method_of
+from actors.hooks import AROUND, METHODS, Compact, Moment, Send, Steer, answers, is_guard, method_of
 from actors.ids import run_id
 from actors.inputs import HookReturned
 from actors.letters import Letter
 from actors.messages import Lane
 from actors.points import Point
-from actors.tools import Parsed, toolbox
+from actors.tools import toolbox
 from actors.waiting import Frame
 
+from .wrapping import wrapper
+
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from actors.agent import Agent
     from actors.callview import CallView
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from actors.happenings import Event
     from actors.hosting import DeliverHook
     from actors.ids import AgentId
+    from actors.running import Around
     from actors.tools import Toolbox
 
     from .calls import Calls
@@ -203,50 +206,7 @@ class Hooking:
             self._calls,
         )
 
-    def around(self, call: CallView) -> Callable[[Callable[[], Awaitable[object]]], Awaitable[object]] | None:
+    def around(self, call: CallView) -> Around | None:
         """The wrapper of a call, or None where the agent wraps none (TOL-13)."""
         method = method_of(self._hooks, AROUND)
-        if method is None:
-            return None
-        read = None if call.tool is None else call.tool.parse(call.block.arguments)
-        shown = read.arguments if isinstance(read, Parsed) else {}  # its own: what it does to them changes no call
-        wrapped = AroundCall(call.block.id, call.block.name, shown)
-
-        async def around(run: Callable[[], Awaitable[object]]) -> object:
-            return await method(self._moment(), wrapped, _Once(call, run))
-
-        return around
-
-
-@final
-class _Once:
-    """What `proceed()` is: the call runs when it is first asked for, and never again (TOL-13).
-
-    ONCE-1 it has begun before anything of it runs; whoever asks later, or meanwhile, gets what came of it.
-    """
-
-    def __init__(self, call: CallView, run: Callable[[], Awaitable[object]]) -> None:
-        self._call = call
-        self._run = run
-        self._over: trio.Event | None = None
-        self._value: object = None
-        self._error: BaseException | None = None
-
-    async def __call__(self) -> object:
-        """What the call gives. Raises what it raised."""
-        if self._over is not None:
-            await self._over.wait()
-            if self._error is not None:
-                raise self._error
-            return self._value
-        self._over = trio.Event()
-        try:
-            self._value = await self._run()
-        except BaseException as error:
-            name = self._call.block.name
-            cut_off = UsageError(f"{name} was cut off by its hook; it may have taken effect, and is not run again")
-            self._error = cut_off if goes_on(error) else error
-            raise
-        finally:
-            self._over.set()
-        return self._value
+        return None if method is None else wrapper(method, self._moment, call, self._tell)

@@ -239,7 +239,7 @@ async def test_tol_7_a_commands_place_and_environment_are_what_it_was_given(tmp_
 
     with trio.fail_after(20):
         given = await where()
-    assert (given.value, given.error) == (f"{tmp_path}\nthis\n", False)
+    assert (given.value, given.status) == (f"{tmp_path}\nthis\n", "ok")
 
 
 @pytest.mark.parametrize("options", [{"stop_s": -1}, {"output_bytes": 0}, {"timeout": 0}, {"nonsense": 1}])
@@ -265,7 +265,7 @@ async def test_tol_7_what_left_the_group_holds_no_call_open() -> None:
     told: list[str] = []
     with trio.fail_after(15):
         given = await run_command(["sh", "-c", script], How(stop_s=0.05), told.append)
-    assert given.error is False
+    assert given.status == "ok"
     for pid in str(given.value).split():
         if lives(int(pid)):
             os.kill(int(pid), signal.SIGKILL)
