@@ -108,6 +108,7 @@ from .hooks import (
     Steer,
     guard,
 )
+from .journal import JournalBound
 from .messages import (
     DeadLetter,
     LaneBound,
@@ -165,6 +166,7 @@ __all__ = [
     "InDoubt",
     "InsideLoop",
     "InternalError",
+    "JournalBound",
     "Killed",
     "LaneBound",
     "LifecycleError",

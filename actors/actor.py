@@ -116,7 +116,6 @@ class Actor:
         "path",
         "row",
         "run_open",
-        "seq",
         "spec",
         "suspended",
     )
@@ -136,7 +135,6 @@ class Actor:
         self.behind = False
         self.crashes = Crashes(spec.limits.poison_limit)
         self.last: Outcome | None = None
-        self.seq = 0
         self.active = False
         self.compacting = False
         self.not_compacted: str | None = None

@@ -1,7 +1,8 @@
 """Typed events: everything that happens, in causal order per agent (EVT-1).
 
 Every event names the agent's `path`, the `run`, `turn` and `attempt` it belongs to (0 where there is none), its `seq`
-in the agent's own order, and `at`, seconds on the supervisor's clock. Deltas carry the seq of what came before them.
+in the agent's own order, and `at`, seconds on the supervisor's clock. Seqs rise from 1 without gap; text and reasoning
+deltas and a tool's progress have none of their own and carry that of what came before them.
 """
 
 from __future__ import annotations
@@ -366,6 +367,10 @@ class Overrun(Event):
 
 @attrs.frozen(kw_only=True)
 class Missed(Event):
-    """This watcher was too slow: `count` events were not kept for it (EVT-2)."""
+    """A gap: `count` events were not kept for this watcher, or None where nobody can say (EVT-2, EVT-3).
 
-    count: int
+    It was too slow, or came back after too long; None: its position is of another run of the program, or unknown. What
+    it holds of a response in progress is void (REC-3).
+    """
+
+    count: int | None

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 class Reads(Protocol):
     """The supervisor, as whoever reads of an agent sees it."""
 
-    def events(self, path: AgentId, *, follow: bool) -> AbstractAsyncContextManager[Subscription]: ...
+    def events(
+        self, path: AgentId, after: str | None, *, follow: bool
+    ) -> AbstractAsyncContextManager[Subscription]: ...
     def view(self, path: AgentId) -> AgentView: ...
     async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]: ...
     async def kept(self, path: AgentId) -> tuple[KeptResult, ...]: ...
@@ -60,15 +62,19 @@ class AgentReads:
         """`lead/reviewer#2`."""
         return self._path
 
-    def events(self, *, follow: bool = False) -> AbstractAsyncContextManager[Subscription]:
+    def events(self, *, after: str | None = None, follow: bool = False) -> AbstractAsyncContextManager[Subscription]:
         """Watch the agent and all below it: `async with ref.events() as events: async for event in events: …`.
 
+        First comes what the supervisor's journal holds, without deltas and progress; then what happens, with them.
+
         Args:
+            after: the `position` of an earlier watch of it: go on behind that (EVT-3). `now`: only what comes. A gap is
+                `Missed(count=n)`; so is a position of an earlier run of the program, or an unknown one: `count=None`.
             follow: go on after the run it was opened in.
 
         A watcher never slows an agent: one that is too slow gets `Missed(count=n)`.
         """
-        return self._reads.events(self._path, follow=follow)
+        return self._reads.events(self._path, after, follow=follow)
 
     @property
     def state(self) -> str:

@@ -192,9 +192,9 @@ class Supervisor:
         kernel.tell(path, AgentSuspended, {"reason": "spec_missing"})
         return None
 
-    def events(self) -> AbstractAsyncContextManager[Subscription]:
-        """Watch everything, until the supervisor is left."""
-        return self._parts.desk.events(EVERYTHING, follow=True)
+    def events(self, *, after: str | None = None) -> AbstractAsyncContextManager[Subscription]:
+        """Watch everything, until the supervisor is left. `after`: as for `AgentRef.events`."""
+        return self._parts.desk.events(EVERYTHING, after, follow=True)
 
     async def grant(self, ref: AgentRef | str, more: Budget, *, by: str) -> None:
         """Raise a budget: what is set in `more` is added to the limits of the node (BUD-5).

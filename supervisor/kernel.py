@@ -297,12 +297,7 @@ class Kernel:
 
     def tell(self, agent: AgentId, event: type[Event], values: Mapping[str, object]) -> None:
         """Emit an event of an agent that has no turn at hand."""
-        actor = self.actors.get(agent)
-        if actor is not None:
-            actor.seq += 1
-        if self.board.watched:
-            seq = 0 if actor is None else actor.seq
-            self.board.emit(event(path=agent, seq=seq, at=self.now(), **values))  # type: ignore[arg-type]
+        self.board.tell(event, agent, values)
 
 
 def _spec_missing(row: AgentRow) -> SpecMissing:

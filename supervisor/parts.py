@@ -14,6 +14,7 @@ import trio
 from actors.errors import UsageError
 from actors.frames import Frames
 from actors.ids import AgentId, CallId, MessageId
+from actors.journal import JournalBound
 from actors.output import OutputSpec
 from actors.ports import Gate, Model
 from actors.ref import Desk
@@ -152,6 +153,7 @@ class Options:
     Attributes:
         models: the chain for agents that name none. resolve: a model string or object as a model.
         grace_s, hard_s: of closes and of leaving. durable: the store outlives the process.
+        journal: how much of what happened is kept.
     """
 
     models: tuple[Model, ...]
@@ -159,6 +161,7 @@ class Options:
     grace_s: float
     hard_s: float
     durable: bool
+    journal: JournalBound | None = None
 
 
 @final

@@ -52,9 +52,9 @@ class Reading:
         self._parts = parts
 
     @asynccontextmanager
-    async def _events(self, path: AgentId, *, follow: bool) -> AsyncIterator[Subscription]:
+    async def _events(self, path: AgentId, after: str | None, *, follow: bool) -> AsyncIterator[Subscription]:
         board = self._parts.board
-        watcher = Subscription(path, follow=follow)
+        watcher = Subscription(board.journal, path, after=after, follow=follow)
         board.add(watcher)
         actor = self._parts.kernel.actors.get(path)
         if path and not follow and (actor is None or not (actor.active or actor.owes)):
@@ -64,9 +64,9 @@ class Reading:
         finally:
             board.remove(watcher)
 
-    def events(self, path: AgentId, *, follow: bool) -> AbstractAsyncContextManager[Subscription]:
+    def events(self, path: AgentId, after: str | None, *, follow: bool) -> AbstractAsyncContextManager[Subscription]:
         """Watch an agent and all below it."""
-        return self._events(path, follow=follow)
+        return self._events(path, after, follow=follow)
 
     def view(self, path: AgentId) -> View:
         """As last known here."""

@@ -106,7 +106,7 @@ class Board:
             self.since = event.at
         self.clock = max(self.clock, event.at)
         if isinstance(event, Missed):
-            self.missed += event.count
+            self.missed += event.count or 0
             return
         self._take(self._nodes.get(event.path) or self._grow(event.path, event.at), event)
 

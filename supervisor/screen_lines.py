@@ -118,7 +118,7 @@ def _rare(event: Event) -> str | None:
         case SpecChanged():
             return "goes on with a changed spec"
         case Missed(count=count):
-            return f"{plural(count, 'event')} not shown"
+            return "events not shown" if count is None else f"{plural(count, 'event')} not shown"
         case _:
             return notable(event)
 

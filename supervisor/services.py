@@ -8,7 +8,7 @@ import trio
 
 from actors.changes import AgentRow, Enqueue, Put
 from actors.errors import AgentClosed, Exhausted, UsageError
-from actors.happenings import ApprovalAsked, ApprovalDecided
+from actors.happenings import ApprovalAsked, ApprovalDecided, RequestFailed, RequestStarted, ResponseEnded
 from actors.ids import request_id, tree_of, turn_id
 from actors.inputs import Looked
 from actors.messages import Purpose
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .parts import Parts
 
 
+_OF_AN_ATTEMPT: Final[frozenset[type[Event]]] = frozenset({ResponseEnded, RequestFailed})
 CHARGED_US: Final = 10_000
 """How many active microseconds are charged at once."""
 
@@ -75,6 +76,7 @@ class Services:
         self._charged_us: int
         self._still: float | None = None
         self._stood = 0.0
+        self._attempt: object = 0
         self._token = trio.lowlevel.current_trio_token()
         self.agent: AgentId = path
         self.models: tuple[Model, ...] = parts.models_of(agent)
@@ -251,18 +253,17 @@ class Services:
         self._hooking.start(point, deliver, wanted)
 
     def watched(self) -> bool:
-        """Whether anybody watches."""
-        return self._parts.board.watched
+        """Whether anybody watches this agent."""
+        return self._parts.board.concerns(self.agent)
 
     def tell(self, event: type[Event], values: Mapping[str, object]) -> None:
         """Emit an event of this agent, in causal order (EVT-1)."""
         if event is ApprovalAsked or event is ApprovalDecided:
             self._parts.approvals.heard(self.agent, event, values)
         actor = self._actor
-        actor.seq += 1
-        board = self._parts.board
-        if not board.watched:
-            return
         row = actor.row if actor.loop is None else actor.loop.state.row
-        told: dict[str, object] = {"path": self.agent, "seq": actor.seq, "at": self._kernel.now()}
-        board.emit(event(**(told | {"run": row.runs, "turn": row.turns} | dict(values))))  # type: ignore[arg-type]
+        if event is RequestStarted:
+            self._attempt = values["attempt"]
+        elif event in _OF_AN_ATTEMPT:
+            values = {"attempt": self._attempt, **values}
+        self._parts.board.tell(event, self.agent, values, run=row.runs, turn=row.turns)

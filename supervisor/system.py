@@ -22,6 +22,7 @@ from actors.errors import CallboardError, InsideLoop, Unfinished, UsageError
 from actors.frames import Frames
 from actors.happenings import BudgetStage, Overrun
 from actors.hooks import points_of
+from actors.journal import EventJournal, JournalBound
 from actors.points import TurnSpec
 from actors.running import Room, Runner
 from actors.tools import is_number
@@ -85,6 +86,7 @@ async def open_supervisor(
     grace: float = 30.0,
     hard: float = 10.0,
     permits: int = 8,
+    journal: JournalBound | None = None,
     inline: bool = False,
 ) -> AsyncIterator[Supervisor]:
     """Open a supervisor for the length of an `async with`.
@@ -101,6 +103,7 @@ async def open_supervisor(
         grace: seconds that turns have to end when it is left.
         hard: seconds from an abort to giving up.
         permits: requests to one model at once.
+        journal: how much of what happened is kept in memory for watchers that come back.
         inline: sync tools and the store run on this thread; for virtual clocks in tests.
 
     Raises:
@@ -122,7 +125,7 @@ async def open_supervisor(
         for known in registry.values():
             models.remember(known)
         spending = _spending(budget, prices or {}, permits)  # what is wrong is said before a nursery could wrap it
-        options = Options(models.default, models.resolve, grace, hard, durable=store is not None)
+        options = Options(models.default, models.resolve, grace, hard, durable=store is not None, journal=journal)
         opened = await stack.enter_async_context(_open_store(store, inline=inline))
         async with trio.open_nursery() as tools, trio.open_nursery() as actors:
             parts = _assemble(
@@ -224,9 +227,9 @@ def _assemble(
     tools, actors = nurseries
     ledger, graph, gateway = spending.ledger, spending.graph, spending.gateway
     frames = Frames(graph.leave)
-    board = Board()
     replies = Replies(graph, frames)
     now = trio.lowlevel.current_clock().current_time
+    board = Board(now, EventJournal(secrets.token_hex(4), options.journal))
     kernel = Kernel(
         store=store,
         ledger=ledger,
@@ -235,7 +238,7 @@ def _assemble(
         replies=replies,
         registry=dict(registry),
         nursery=actors,
-        token=secrets.token_hex(4),
+        token=board.journal.token,
         now=now,
         wall=now if inline else time.time,  # under a virtual clock the time of day is virtual, too
     )

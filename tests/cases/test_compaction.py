@@ -12,6 +12,7 @@ import trio
 from actors import Agent, Compaction, CompactionEnded, CompactionStarted, Script, call, tool
 from actors.transcript import SummaryRecord, problems
 from supervisor import open_supervisor
+from tests.supervisor.promises.world import watched
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ async def test_br_118_no_orphan_result_survives_compaction_upon_compaction(autoj
 async def test_br_119_a_compaction_by_hand_at_the_threshold_does_not_set_off_another(autojump_clock: MockClock) -> None:
     """BR-119: asked for while one for the window is due, one is made; neither sets off the other again."""
     script = Script({"a": _summarises("in short")}, context_window=1_500, latency_s=1)
-    async with open_supervisor(model=script, inline=True) as sup, sup.events() as watcher:
+    async with open_supervisor(model=script, inline=True) as sup, watched(sup) as log:
         ref = await sup.start(Agent("a", ""), "one")
         await ref.wait_report()
         await ref.ask("two")
@@ -73,19 +74,19 @@ async def test_br_119_a_compaction_by_hand_at_the_threshold_does_not_set_off_ano
         await ref.wait_compacted()
         await ref.wait_idle()
         await trio.sleep(1_000)
-        made = [event for event in watcher._events if isinstance(event, CompactionStarted)]
+        made = [event for event in log.events if isinstance(event, CompactionStarted)]
         assert len(made) == 1
 
 
 async def test_br_120_a_summariser_that_returns_its_input_ends_it(autojump_clock: MockClock) -> None:
     """BR-120: the summary is as long as what it replaces: at most one attempt per turn, and the agent works on."""
     script = Script({"a": _summarises(lambda request: request.window[0].content[0].text)}, context_window=1_200)
-    async with open_supervisor(model=script, inline=True) as sup, sup.events() as watcher:
+    async with open_supervisor(model=script, inline=True) as sup, watched(sup) as log:
         ref = await sup.start(Agent("a", ""), "one")
         await ref.wait_report()
         for number in range(4):
             assert (await ref.ask(f"more {number}")).text == LONG
-        ends = [event for event in watcher._events if isinstance(event, CompactionEnded)]
+        ends = [event for event in log.events if isinstance(event, CompactionEnded)]
         assert 0 < len(ends) <= 4
         assert all("hardly smaller" in (event.error or "") for event in ends)
         assert not any(isinstance(record, SummaryRecord) for record in await ref.transcript(archived=True))
@@ -108,12 +109,12 @@ async def test_br_121_what_cannot_be_freed_is_not_compacted_for_ever(autojump_cl
         return call("look") if calls % 12 else LONG
 
     script = Script({"a": play}, context_window=400)
-    async with open_supervisor(model=script, inline=True) as sup, sup.events() as watcher:
+    async with open_supervisor(model=script, inline=True) as sup, watched(sup) as log:
         agent = Agent("a", "be brief " * 30, tools=[look], compaction=Compaction(at=0.3))
         ref = await sup.start(agent, "go " + LONG)
         await ref.wait_report()
         await ref.ask("again")
-        made = [event for event in watcher._events if isinstance(event, CompactionStarted)]
+        made = [event for event in log.events if isinstance(event, CompactionStarted)]
         assert calls == 24
         assert len(made) <= 3
 

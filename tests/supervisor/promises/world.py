@@ -151,7 +151,7 @@ class Log:
     @property
     def events(self) -> list[Event]:
         """In the order emitted; none is taken."""
-        return list(self._watcher._events)
+        return [event for _, event in self._watcher._events]
 
     def of(self, kind: type, path: str | None = None) -> list[Any]:
         """Those of a kind."""
@@ -168,8 +168,8 @@ class Log:
 
 @asynccontextmanager
 async def watched(sup: Supervisor) -> AsyncIterator[Log]:
-    """Watch everything."""
-    async with sup.events() as watcher:
+    """Watch everything from now on."""
+    async with sup.events(after="now") as watcher:
         yield Log(watcher)
 
 
