@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
 from .changes import Erase, KvRow, Put
 from .errors import UsageError
+from .first import wait_any
 from .ids import AgentId
 from .pages import PAGE_CHARS
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from .budget import Budget
     from .changes import Operation
     from .conversation import Window
+    from .first import Waited
     from .ids import CallId
     from .pages import Page
     from .ref import AgentRef, Receipt
@@ -167,6 +169,13 @@ class Context:
     async def read_result(self, reference: str, *, start: int = 0, chars: int = PAGE_CHARS) -> Page:
         """Read a page of a result of this call's agent that is kept whole (TOL-8); as `AgentRef.read_result`."""
         return await self._host.read_result(reference, start=start, chars=chars)
+
+    async def wait_any(self, *waited: Waited) -> tuple[Waited, Report]:
+        """Wait for the first report of several, children or receipts: `kid, report = await ctx.wait_any(*kids)`.
+
+        See `wait_any` of `supervisor`.
+        """
+        return await wait_any(*waited)
 
     def progress(self, text: str = "", *, done: int | None = None, total: int | None = None) -> None:
         """Say how far the call is; sync, from the Trio thread or the tool's own."""

@@ -29,13 +29,13 @@ _FRAME: Final[contextvars.ContextVar[Frame | None]] = contextvars.ContextVar("ca
 
 @final
 class Frames:
-    """The open frames of one supervisor.
+    """The open frames of all supervisors of a Trio run.
 
     FRAMES-1 while a frame is open, code of its task, of nurseries opened in it and of its nurseries is its own.
     FRAMES-2 a closed frame owns nothing, whatever still runs in its context.
 
     Args:
-        closed: called once with each frame when it is closed, such as `WaitGraph.leave`; it neither waits nor raises.
+        closed: called once with each frame when it is closed, such as `Web.leave`; it neither waits nor raises.
     """
 
     def __init__(self, closed: Callable[[Frame], None] | None = None) -> None:

@@ -47,6 +47,11 @@ def name_of(path: str) -> str:
     return path.rpartition("/")[2].partition("#")[0]
 
 
+def ordinal_of(path: str) -> int:
+    """The ordinal of an agent among those of its name: 2 of `lead/kid#2`, 1 of `lead/kid`."""
+    return int(path.rpartition("/")[2].partition("#")[2] or 1)
+
+
 def run_id(agent: str, number: int) -> RunId:
     """The id of an agent's `number`-th run, counted from 1."""
     return RunId(f"{agent}:r{number}")

@@ -66,7 +66,7 @@ class TurnLoop:
         self._generation = 0
         self._cut: tuple[str | None, Callable[[], tuple[Queued, ...]]] | None = None
         self._collector: Collector | None = None
-        self._asking = self._leaving = False
+        self._asking = self._leaving = self.aborting = False  # aborting: it ends, whatever its tools wait for
         self._driver = object()
         self._stream: trio.CancelScope | None = None  # of a request, and of a wait for a place: made where there is one
         self._waiting: trio.CancelScope | None = None
@@ -110,7 +110,7 @@ class TurnLoop:
     def cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]]) -> None:
         """End what is under way: an abort (with its reason), or a steer that interrupts. Overtakes every input."""
         if self._cut is None or reason is not None:  # a steer does not soften an abort that is due
-            self._cut = (reason, control)
+            self._cut, self.aborting = (reason, control), self.aborting or reason is not None
         if self._asking:
             assert self._nursery is not None, "a turn that asks is running"
             self._asking = False

@@ -78,7 +78,8 @@ class Receipt:
         If cancelled: the message stays where it is.
         """
         await self.wait_accepted()
-        return await self._desk.wait_reply(self)
+        _, report = await self._desk.wait_any((self,))
+        return report
 
     async def withdraw(self) -> bool:
         """Take the message back if nothing has consumed it yet. Returns whether it was taken back."""
@@ -96,8 +97,7 @@ class Desk(Reads, Protocol):
     def post(self, path: AgentId, letter: Letter) -> Receipt: ...
     async def ask(self, path: AgentId, letter: Letter, timeout_s: float | None) -> Report: ...
     async def withdraw(self, receipt: Receipt) -> bool: ...
-    async def wait_reply(self, receipt: Receipt) -> Report: ...
-    async def wait_report(self, path: AgentId) -> Report: ...
+    async def wait_any(self, waited: Sequence[AgentRef | Receipt]) -> tuple[int, Report]: ...
     async def wait_idle(self, path: AgentId) -> None: ...
     async def abort(self, path: AgentId, reason: str, *, subtree: bool) -> None: ...
     async def wait_aborted(self, path: AgentId) -> None: ...
@@ -228,7 +228,8 @@ class AgentRef(AgentReads):
         Raises:
             UsageError: the agent never had a run. WaitCycle: the wait would never end.
         """
-        return await self._desk.wait_report(self._path)
+        _, report = await self._desk.wait_any((self,))
+        return report
 
     async def wait_idle(self) -> None:
         """Wait until no turn runs and none is requested; messages held by an abort do not keep it.

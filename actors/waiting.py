@@ -1,13 +1,12 @@
 """Frames and waits: what stands between agents that wait for each other.
 
 A frame is code that an agent's loop waits for; a wait is opened by a frame and names the agents that it needs. The
-graph that refuses a wait which could never end is the host's (`Waits`).
+graph that refuses a wait which could never end is the host's.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Protocol
 
 import attrs
 
@@ -21,6 +20,7 @@ class Frame:
     Attributes:
         turn: its number, from 1. kind: `turn`, `hook` or `tool`. name: of the hook or tool.
         call: of a tool call, or None.
+        place: the id of the agent's store: paths are unique inside it only, and one process may have several open.
     """
 
     agent: AgentId
@@ -28,19 +28,24 @@ class Frame:
     kind: str
     name: str = ""
     call: CallId | None = None
+    place: str = ""
 
 
 class Need(enum.StrEnum):
     """What a wait needs of its target."""
 
-    LOOP = "loop"
-    """The target must start or finish a turn: a reply, a report, idleness."""
+    REPLY = "reply"
+    """The target must end a turn: a reply, a report."""
+    IDLE = "idle"
+    """The target must settle."""
     STEP = "step"
     """The target must reach a boundary: a compaction."""
     UNWIND = "unwind"
     """The target's turn must unwind: an abort."""
     EXIT = "exit"
     """The target and all below it must stop: a close, a kill."""
+    RELEASE = "release"
+    """Code that was given up must end: it holds a resource of the call that waits."""
 
 
 class Mode(enum.StrEnum):
@@ -52,47 +57,16 @@ class Mode(enum.StrEnum):
 
 @attrs.frozen(eq=False)
 class Wait:
-    """An open wait of one frame."""
+    """An open wait of one frame. Two waits are never equal.
+
+    Attributes:
+        targets: agents of one store. place: its id.
+        nodes: the same, in the graph.
+    """
 
     waiter: Frame
     targets: tuple[AgentId, ...]
-    needs: Need = Need.LOOP
-    mode: Mode = Mode.ALL
-
-
-class Waits(Protocol):
-    """The wait-for graph, asked before anything waits for what only a loop can give."""
-
-    def begin(
-        self,
-        waiter: Frame,
-        targets: tuple[AgentId, ...],
-        *,
-        needs: Need = Need.LOOP,
-        mode: Mode = Mode.ALL,
-        completing: Wait | None = None,
-    ) -> Wait:
-        """Open a wait, in one step with its check.
-
-        Args:
-            waiter: the frame that will wait.
-            targets: of whom it waits for.
-            needs: what must happen there.
-            mode: of all targets, or of any one.
-            completing: an open wait that ends if this one begins (see `ancestor_wait`).
-
-        Raises:
-            WaitCycle: it could never end; nothing has changed, `completing` included.
-            UsageError: no target.
-        """
-        ...
-
-    def end(self, wait: Wait) -> None:
-        """Close a wait, however it ended; closing it again does nothing."""
-
-    def leave(self, frame: Frame) -> None:
-        """Close all waits of a frame whose code ended: what outlives it holds nobody up (REE-3)."""
-
-    def ancestor_wait(self, child: AgentId, ancestor: AgentId) -> Wait | None:
-        """The open wait of the ancestor that waits for the child, or for one between them (REE-2)."""
-        ...
+    needs: Need
+    mode: Mode
+    place: str
+    nodes: tuple[str, ...]

@@ -6,6 +6,7 @@ The names are imported when they are first asked for, so that the command has it
 TYPE_CHECKING = False  # as `typing` has it, without importing it
 
 if TYPE_CHECKING:
+    from actors.first import wait_any
     from actors.ref import AgentRef, Receipt
     from actors.reports import Question, Report
 
@@ -13,7 +14,17 @@ if TYPE_CHECKING:
     from .front import Supervisor
     from .system import open_supervisor, run_sync
 
-__all__ = ["AgentRef", "Approval", "Question", "Receipt", "Report", "Supervisor", "open_supervisor", "run_sync"]
+__all__ = [
+    "AgentRef",
+    "Approval",
+    "Question",
+    "Receipt",
+    "Report",
+    "Supervisor",
+    "open_supervisor",
+    "run_sync",
+    "wait_any",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -21,6 +32,8 @@ def __getattr__(name: str) -> object:
     import importlib  # noqa: PLC0415 - as above
 
     match name:
+        case "wait_any":
+            module = importlib.import_module("actors.first")
         case "AgentRef" | "Receipt":
             module = importlib.import_module("actors.ref")
         case "Question" | "Report":

@@ -74,7 +74,7 @@ class Calls:
 
         left = [other for other in self._still_running() if _share(other.call, call)]
         if left:
-            around = _behind(left, around)
+            around = self._behind(left, frame, around)
         context = Context(self, call.block.id, call.block.name)
         self._parts.runner.start(running, context, self._room, deliver=delivered, late=late, around=around)
         self._moves()
@@ -127,7 +127,23 @@ class Calls:
             block = running.call.block
             self.running.pop(block.id, None)
             self.stuck[block.id] = running
+            self._parts.graph.set_apart(running.frame, block.id)
             self.tell(ToolStuck, {"call": block.id, "name": block.name, "stack": running.stack()})
+
+    def _behind(self, left: Sequence[Running], frame: Frame, around: Around | None) -> Around:
+        """A call's wrapper that first waits for given up calls that hold its resource keys (TOL-4, REE-2)."""
+        graph = self._parts.graph
+
+        async def wrapper(run: Run) -> object:
+            wait = graph.begin_behind(frame, [running.frame for running in left])
+            try:
+                for running in left:
+                    await running.done.wait()
+            finally:
+                graph.end(wait)
+            return await (run(None) if around is None else around(run))
+
+        return wrapper
 
     def _still_running(self) -> tuple[Running, ...]:
         """Calls that were given up as stuck and run still: they keep their resource keys (REQ-2)."""
@@ -203,14 +219,3 @@ class Calls:
 def _share(one: CallView, other: CallView) -> bool:
     """Whether two calls must not run side by side (TOL-4)."""
     return one.exclusive or other.exclusive or not set(one.keys).isdisjoint(other.keys)
-
-
-def _behind(left: Sequence[Running], around: Around | None) -> Around:
-    """A call's wrapper that first waits for calls that hold its resource keys."""
-
-    async def wrapper(run: Run) -> object:
-        for running in left:
-            await running.done.wait()
-        return await (run(None) if around is None else around(run))
-
-    return wrapper

@@ -1,33 +1,31 @@
-"""Starting agents, and children as tools: the call starts one, waits for its report, and carries its questions up."""
+"""Starting agents, and children as tools: the call starts one, and waits for its report."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final, final
 
-import attrs
 import trio
 
 from actors.changes import AgentRow, Enqueue, Put
 from actors.content import Pinned
-from actors.errors import Aborted, CallboardError, Conflict, Unfinished, UsageError
+from actors.errors import Aborted, Conflict, Unfinished, UsageError
 from actors.happenings import AgentStarted
-from actors.ids import AgentId, MessageId, child_path, name_of, run_id, tree_of, turn_id
-from actors.messages import Asked, Envelope, Lane, Outcome, Status
+from actors.ids import AgentId, MessageId, child_path, ordinal_of, tree_of
+from actors.messages import Envelope, Lane, Status
 from actors.ref import AgentRef
 from actors.tools import Effect, Tool, toolbox
 
 from .budgets import write_budget
-from .replies import Waiter
 from .starting import Start, Started
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from actors.agent import Agent, Child
     from actors.calling import Context
     from actors.ids import CallId
     from actors.reports import Report
     from actors.tools import Toolbox
-    from actors.waiting import Wait
 
     from .parts import Parts
     from .roster import Place
@@ -38,29 +36,6 @@ TASK_SCHEMA: Final = {
     "required": ["task"],
     "additionalProperties": False,
 }
-ANSWER_SCHEMA: Final = {
-    "type": "object",
-    "properties": {"answer": {"type": "string", "description": "the answer to its question"}},
-    "required": ["answer"],
-    "additionalProperties": False,
-}
-
-TOOL_NAME_CHARS: Final = 64
-_NO_TOOL_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
-
-
-@attrs.define(eq=False)
-class Open:
-    """A child's question that an ancestor has, and the child's wait for the answer.
-
-    Attributes:
-        tool: by which the ancestor's model answers this very question.
-    """
-
-    asked: Asked
-    ancestor: AgentId
-    waiter: Waiter
-    tool: str
 
 
 @final
@@ -81,7 +56,6 @@ class Children:
         self._making: dict[tuple[str, str], trio.Lock] = {}
         """Held by whoever finds or makes the agent of a key; only while somebody does."""
         self._boxes: dict[AgentId, tuple[Toolbox, int]] = {}
-        self._open: dict[MessageId, Open] = {}
 
     # -- starting --------------------------------------------------------------------------------------------------
 
@@ -216,7 +190,7 @@ class Children:
         known = self._ordinals.get((parent, name))
         if known is None:
             rows = await kernel.store.children(AgentId(parent))
-            known = max((_ordinal(row.agent) for row in rows if row.name == name), default=0)
+            known = max((ordinal_of(row.agent) for row in rows if row.name == name), default=0)
             known = max(known, self._ordinals.get((parent, name), 0))  # another start may have asked meanwhile
         self._ordinals[parent, name] = known + 1
         return child_path(parent, name, known + 1)
@@ -229,23 +203,13 @@ class Children:
         if box is None:
             made = toolbox((*agent.tools, *(self._child_tool(child) for child in agent.children)))
             box = self._boxes[path] = (made, sum(len(o.schema) + len(o.description) for o in made.offers))
-        if not self._open:
+        if not self._parts.questions.any:
             return box[0]
-        asked = sorted((found for found in self._open.values() if found.ancestor == path), key=lambda one: one.tool)
-        return toolbox((*box[0].values(), *map(self._answer_tool, asked)))
+        return toolbox((*box[0].values(), *self._parts.questions.tools(path, self._told)))
 
-    def _answer_name(self, child: AgentId, ancestor: AgentId) -> str:
-        """A name for the tool that answers this child: `answer_kid_2` for `lead/kid#2`, shortened and made unique."""
-        taken = {found.tool for found in self._open.values() if found.ancestor == ancestor}
-        taken.update(self._boxes[ancestor][0] if ancestor in self._boxes else ())
-        ordinal = _ordinal(child)
-        suffix = f"_{ordinal}" if ordinal > 1 else ""
-        while True:
-            name = f"answer_{_NO_TOOL_NAME.sub('_', name_of(child))}"[: TOOL_NAME_CHARS - len(suffix)] + suffix
-            if name not in taken:
-                return name
-            ordinal += 1
-            suffix = f"_{ordinal}"
+    def tool_names(self, path: AgentId) -> Collection[str]:
+        """The names of what an agent may call but for answers, as far as it was asked for."""
+        return self._boxes[path][0] if path in self._boxes else ()
 
     def offers_bytes(self, path: AgentId, agent: Agent) -> int:
         """About how many bytes the offers are in a request."""
@@ -266,100 +230,18 @@ class Children:
         description = f"Hand a task to {agent.name}. {first}".strip()
         return Tool.internal(agent.name, description, dict(TASK_SCHEMA), run, effect=Effect.CHILD, context="ctx")
 
-    def _answer_tool(self, found: Open) -> Tool[..., object]:
-        child = found.asked.child
-
-        async def run(ctx: Context, answer: str) -> str:
-            if found.asked.id not in self._open:
-                msg = f"{child} no longer waits for an answer"
-                raise UsageError(msg)
-            waits_for = self._child_towards(found.ancestor, child)
-            await self.answer(found.asked.id, answer)
-            return self._told(await ctx.ref(waits_for).wait_report())
-
-        description = f"Answer the open question of {child} and wait for its report."
-        return Tool.internal(found.tool, description, dict(ANSWER_SCHEMA), run, effect=Effect.CHILD, context="ctx")
-
-    @staticmethod
-    def _child_towards(ancestor: AgentId, descendant: AgentId) -> AgentId:
-        rest = descendant[len(ancestor) + 1 :]
-        return AgentId(f"{ancestor}/{rest.partition('/')[0]}")
-
     def _told(self, report: Report) -> str:
         """A report as the parent's model reads it; one that is no answer is an error result."""
         if report.status is Status.DONE:
             return report.text
         if report.question is not None:
-            found = self._open.get(report.question.id)
-            how = "It no longer waits for an answer." if found is None else f"Answer it with the tool {found.tool}."
+            name = self._parts.questions.tool_of(report.question.id)
+            how = "It no longer waits for an answer." if name is None else f"Answer it with the tool {name}."
             return f"{report.question.path} asks before it can go on: {report.question.text}\n{how}"
         why = f": {report.error}" if report.error is not None else ""
         said = f" It had said: {report.text}" if report.text else ""
         msg = f"{report.path} came to no answer ({report.status.value}{why}).{said}"
         raise Unfinished(msg)
-
-    # -- questions upward (REE-2) ----------------------------------------------------------------------------------
-
-    async def ask_upward(self, child: AgentId, ancestor: AgentId, text: str, wait: Wait) -> Outcome:
-        """Complete the ancestor's wait with `needs_input`, and wait for its answer.
-
-        Raises:
-            Unfinished: the ancestor ended its turn without answering.
-        """
-        parts = self._parts
-        asked = Asked(parts.kernel.new_message_id(), child, text)
-        frame = parts.frames.current_owner()
-        assert frame is not None, "an upward question comes from a frame"
-        waiter = Waiter()
-        waiter.wait = parts.graph.begin(frame, (ancestor,), completing=wait)
-        self._open[asked.id] = Open(asked, ancestor, waiter, self._answer_name(child, ancestor))
-        actor = parts.kernel.actors[child]
-        question = Outcome(
-            path=child,
-            run=run_id(child, actor.row.runs),
-            turn=turn_id(child, actor.row.turns),
-            status=Status.NEEDS_INPUT,
-            text=text,
-            question=asked,
-        )
-        parts.replies.complete_wait(wait, question)
-        try:
-            await waiter.done.wait()
-        finally:
-            self._open.pop(asked.id, None)
-            parts.graph.end(waiter.wait)
-        if waiter.error is not None:
-            raise waiter.error
-        assert waiter.outcome is not None, "an answer is an outcome"
-        return waiter.outcome
-
-    async def answer(self, question: MessageId, text: str) -> None:
-        """Answer a question: the child's `ask` returns.
-
-        Raises:
-            UsageError: it is not open any more.
-        """
-        found = self._open.pop(question, None)
-        if found is None:
-            msg = f"the question {question} is not open: it was answered, or the asker no longer waits"
-            raise UsageError(msg)
-        parts = self._parts
-        if found.waiter.wait is not None:
-            parts.graph.end(found.waiter.wait)  # from here on the ancestor may wait for the child again
-        ancestor = found.ancestor
-        actor = parts.kernel.actors.get(ancestor)
-        turns, runs = (0, 0) if actor is None else (actor.row.turns, actor.row.runs)
-        found.waiter.complete(
-            Outcome(ancestor, run_id(ancestor, runs), turn_id(ancestor, turns), Status.DONE, text=text)
-        )
-
-    def questions_over(self, ancestor: AgentId) -> None:
-        """The ancestor's turn is over: questions that it left open have no answer to wait for."""
-        for found in tuple(self._open.values()):
-            if found.ancestor == ancestor:
-                del self._open[found.asked.id]
-                error: CallboardError = Unfinished(f"{ancestor} ended its turn without answering: {found.asked.text}")
-                found.waiter.complete(error=error)
 
     def ref(self, path: AgentId) -> AgentRef:
         """A handle."""
@@ -369,7 +251,3 @@ class Children:
 def task_message(path: AgentId) -> MessageId:
     """The id of an agent's first task: made of its path, so that its report is found again."""
     return MessageId(f"t-{path}")
-
-
-def _ordinal(path: AgentId) -> int:
-    return int(path.rpartition("/")[2].partition("#")[2] or 1)

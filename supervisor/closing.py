@@ -151,7 +151,7 @@ class Closing:
         self._parts.ledger.ended(path)
         kernel.tell(path, AgentEnded, {"reason": "closed"})
         self._parts.replies.fulfil(path, Need.EXIT)
-        self._parts.replies.fulfil(path, Need.LOOP)
+        self._parts.replies.fulfil(path, Need.IDLE)
 
     async def wait_closed(self, path: AgentId) -> None:
         """Wait until it is closed; at once where it is."""

@@ -101,6 +101,8 @@ class Hooking:
         self._sent: tuple[Steer | Send | Compact, ...] = ()
         self._note = ""
         self._stage: Stage | None = None
+        self._asked: Frame | None = None
+        """Of the hooks that the loop waits for, or of the last that it did."""
         self.change = ("", "")
         self.instructions: str | None = None
         self.box: Toolbox | None = None
@@ -116,7 +118,8 @@ class Hooking:
 
         `wanted`: whether the turn still asks; what a hook answers behind an abort is dropped (ABT-6).
         """
-        frame = Frame(self._path, self._row().turns, "hook", point.value)
+        self.leave_behind()
+        frame = self._asked = self._frame(point)
 
         async def body() -> None:
             if point is Point.MODEL_CHANGED:
@@ -126,6 +129,15 @@ class Hooking:
             deliver(HookReturned(self._parts.kernel.now(), error, self.box if point is Point.PREPARE else None))
 
         self._parts.runner.start_hook(frame, body)
+
+    def leave_behind(self) -> None:
+        """The loop waits for no hook that it asked before: what runs of it still holds up nobody (ABT-6, REE-3)."""
+        frame, self._asked = self._asked, None
+        if frame is not None and self._parts.frames.is_open(frame):
+            self._parts.graph.set_apart(frame, frame.name)
+
+    def _frame(self, point: Point) -> Frame:
+        return Frame(self._path, self._row().turns, "hook", point.value, place=self._parts.graph.place)
 
     async def _hand_over(self, wanted: Callable[[], bool]) -> HookReturned:
         """Have the note written; what is written beside it lands with the change or not at all (HOK-3)."""
@@ -139,7 +151,7 @@ class Hooking:
 
     async def call(self, point: Point, *arguments: object) -> None:
         """Call the hooks of a point by this task: behind a turn, where nothing waits for their answer."""
-        frame = Frame(self._path, self._row().turns, "hook", point.value)
+        frame = self._frame(point)
         with self._parts.frames.enter(frame):
             await self._guarded(point, *arguments)
 

@@ -35,7 +35,8 @@ class Leaving:
         active = [node for node in nodes if (actor := actors.get(node)) is not None and actor.active]
         for node in active:
             below = f"{node}/"
-            waiting = {wait.waiter for wait in self._parts.graph.waits_of(node)}
+            graph = self._parts.graph
+            waiting = {wait.waiter for wait in graph.waits_of(node) if graph.targets_of(wait)}
             running = self._parts.lives[node].calls.running.values()
             alone = all(call.frame in waiting for call in running if not call.left_behind)  # others may still end
             if waiting and alone and not any(other.startswith(below) for other in active):

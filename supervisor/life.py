@@ -124,12 +124,13 @@ class Life:
             return
         parts = self._parts
         outcome = over.outcome
-        parts.children.questions_over(actor.path)
+        self._hooking.leave_behind()
+        parts.questions.turn_over(actor.path)
         if outcome is not None:
             actor.last = outcome
             if over.suspended is not None:
                 parts.replies.parked(outcome, [queued.envelope.id for queued in actor.mailbox.waiting], inside=True)
-                parts.replies.fulfil(actor.path, Need.LOOP, Unfinished(f"{actor.path} is parked ({over.suspended})"))
+                parts.replies.fulfil(actor.path, Need.IDLE, Unfinished(f"{actor.path} is parked ({over.suspended})"))
             else:
                 parts.replies.turn_over(outcome)
             if over.suspended is None and not actor.mailbox.wants_turn:
@@ -195,7 +196,7 @@ class Life:
         opened = actor.row.open
         consumed = () if opened is None else opened.consumed
         self._parts.replies.fail_agent(actor.path, (*waiting, *consumed), error)
-        self._parts.replies.fulfil(actor.path, Need.LOOP, error)
+        self._parts.replies.fulfil(actor.path, Need.IDLE, error)
 
     def compacted(self, actor: Actor, error: CallboardError | None) -> None:
         """A compaction is over, or nobody will carry it out: all who wait share it (CMP-3)."""
@@ -217,7 +218,7 @@ class Life:
             parts.ledger.ended(actor.path)
             if actor.last is not None:
                 parts.replies.run_over(actor.last)  # whoever came between the turn's end and now
-            parts.replies.fulfil(actor.path, Need.LOOP)
+            parts.replies.fulfil(actor.path, Need.IDLE)
             parts.board.settled(actor.path)
         parts.replies.fulfil(actor.path, Need.UNWIND)
         parts.stopping.moved()

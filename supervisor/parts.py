@@ -5,7 +5,7 @@ Services that need each other know each other by the Protocols here, so that no 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, final
 
 import attrs
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from actors.happenings import Event
     from actors.letters import Letter
     from actors.messages import Envelope, Outcome
-    from actors.ref import Receipt
-    from actors.tools import Toolbox
-    from actors.waiting import Wait
+    from actors.ref import AgentRef, Receipt
+    from actors.reports import Report
+    from actors.tools import Tool, Toolbox
+    from actors.waiting import Frame, Wait
 
     from .approval import Approval
     from .starting import Start, Started
@@ -63,9 +64,30 @@ class Parenting(Protocol):
     def reserve(self, parent: AgentId, name: str, call: CallId) -> None: ...
     def toolbox(self, path: AgentId, agent: Agent) -> Toolbox: ...
     def offers_bytes(self, path: AgentId, agent: Agent) -> int: ...
-    async def ask_upward(self, child: AgentId, ancestor: AgentId, text: str, wait: Wait) -> Outcome: ...
+    def tool_names(self, path: AgentId) -> Collection[str]: ...
+
+
+class Reporting(Protocol):
+    """Waiting for reports (`awaiting.py`)."""
+
+    async def ask(self, path: AgentId, letter: Letter, timeout_s: float | None) -> Report: ...
+    async def wait_any(self, waited: Sequence[AgentRef | Receipt]) -> tuple[int, Report]: ...
+    def report(self, outcome: Outcome) -> Report: ...
+
+
+class Questioning(Protocol):
+    """Questions of children for those above them (`questions.py`)."""
+
+    @property
+    def any(self) -> bool: ...
+    def tool_of(self, question: MessageId) -> str | None: ...
+    async def ask(self, frame: Frame, ancestor: AgentId, letter: Letter, waits: Collection[Wait]) -> Outcome: ...
+    def sent(self, message: MessageId, frame: Frame, ancestor: AgentId, letter: Letter, wait: Wait) -> None: ...
+    def over(self, message: MessageId) -> None: ...
+    async def taken(self, waiter: Frame, targets: Sequence[AgentId]) -> tuple[int, Outcome] | None: ...
     async def answer(self, question: MessageId, text: str) -> None: ...
-    def questions_over(self, ancestor: AgentId) -> None: ...
+    def tools(self, ancestor: AgentId, told: Callable[[Report], str]) -> tuple[Tool[..., object], ...]: ...
+    def turn_over(self, agent: AgentId) -> None: ...
 
 
 class Barriers(Protocol):
@@ -193,11 +215,18 @@ class Parts:
     post: Posting = attrs.field(init=False)
     desk: Desk = attrs.field(init=False)
     children: Parenting = attrs.field(init=False)
+    awaiting: Reporting = attrs.field(init=False)
+    questions: Questioning = attrs.field(init=False)
     stopping: Barriers = attrs.field(init=False)
     closing: Closes = attrs.field(init=False)
     exits: Exits = attrs.field(init=False)
     standing: Still = attrs.field(init=False)
     approvals: Asking = attrs.field(init=False)
+
+    def own_frame(self) -> Frame | None:
+        """The frame of an agent of this store whose code runs now; None outside of all, and in another store's."""
+        frame = self.frames.current_owner()
+        return frame if frame is not None and frame.place == self.graph.place else None
 
     def check_open(self) -> None:
         """Refuse what would need a supervisor that was left.

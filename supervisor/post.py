@@ -183,7 +183,7 @@ class Post:
         return True
 
     def _envelope(self, path: AgentId, letter: Letter) -> Envelope:
-        frame = self._parts.frames.current_owner()
+        frame = self._parts.own_frame()
         output = None
         if letter.output is not None:
             spec = output_spec(letter.output, "output=")

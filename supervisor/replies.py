@@ -7,35 +7,53 @@ like any other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from collections.abc import Awaitable, Callable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, final
 
+import attrs
 import trio
 
-from actors.errors import CallboardError, InternalError
-from actors.waiting import Need
+from actors.errors import InternalError
+from actors.ids import AgentId, MessageId
+from actors.messages import Outcome
+from actors.waiting import Mode, Need
+
+from .knots import within
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from actors.errors import CallboardError
     from actors.frames import Frames
-    from actors.ids import AgentId, MessageId, TurnId
-    from actors.messages import Outcome
+    from actors.ids import TurnId
     from actors.waiting import Wait
 
     from .waits import WaitGraph
 
+_Key = TypeVar("_Key")
+Taken: TypeAlias = tuple[int, Outcome]
+"""Which of several ended a wait, and how."""
+
 
 @final
 class Waiter:
-    """One wait of one task. `outcome` or `error` is set when it is done; neither is for a bare condition."""
+    """One thing that a wait may end by. `outcome` or `error` is set when it ended it; neither is for a bare condition.
 
-    __slots__ = ("done", "error", "outcome", "wait")
+    Attributes:
+        done: of the whole wait: the first of its waiters to be completed ends it.
+        inside: an agent's loop waits for the code that waits here. target: whom this one is for.
+        wait: in the graph, once it is there; None for code outside of agents.
+    """
 
-    def __init__(self) -> None:
-        self.done = trio.Event()
+    __slots__ = ("done", "error", "inside", "outcome", "target", "wait")
+
+    def __init__(self, target: AgentId, done: trio.Event, *, inside: bool) -> None:
+        self.target = target
+        self.done = done
+        self.inside = inside
         self.outcome: Outcome | None = None
         self.error: CallboardError | None = None
-        self.wait: Wait | None = None
 
     def complete(self, outcome: Outcome | None = None, error: CallboardError | None = None) -> None:
         """End the wait; the first end counts."""
@@ -44,81 +62,158 @@ class Waiter:
             self.done.set()
 
 
+@attrs.frozen
+class Wanted:
+    """A report that a wait may end with: the reply to a message or, with none named, the run in progress.
+
+    Attributes:
+        find: reads one that is there already; asked once the waiter would hear of a new one.
+    """
+
+    target: AgentId
+    message: MessageId | None = None
+    find: Callable[[], Awaitable[Outcome | None]] | None = None
+
+
+async def _nothing() -> None:
+    """No other end."""
+
+
 @final
 class Replies:
     """The open waits of this process.
 
     Invariants:
-        REPLY-1 a waiter is registered under one condition, from before it waits until it returns.
+        REPLY-1 a waiter is registered under one condition, from before it waits until it returns; no list is empty.
         REPLY-2 an outcome reaches every waiter of the messages that its turn consumed, also one that began to wait
             behind the claim.
+        REPLY-3 what is there already ends a wait before it is checked: only what is really waited for is refused.
     """
 
     def __init__(self, graph: WaitGraph, frames: Frames) -> None:
         self._graph = graph
         self._frames = frames
-        self._messages: dict[MessageId, list[Waiter]] = {}
+        self._messages: dict[MessageId, dict[Waiter, None]] = {}
         self._consumed: dict[TurnId, list[MessageId]] = {}
-        self._runs: dict[AgentId, list[Waiter]] = {}
-        self._conditions: dict[tuple[Need, AgentId], list[Waiter]] = {}
+        self._runs: dict[AgentId, dict[Waiter, None]] = {}
+        self._conditions: dict[tuple[Need, AgentId], dict[Waiter, None]] = {}
+        self._waiting: dict[Wait, tuple[Waiter, ...]] = {}
+        self._asked: dict[Wait, Outcome] = {}
+        """Questions that came to a held wait before anybody waited."""
         self._over: CallboardError | None = None
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
-    async def wait_message(
-        self, message: MessageId, target: AgentId, find: Callable[[], Awaitable[Outcome | None]]
-    ) -> Outcome:
-        """Wait for the reply to a message. `find`: reads one that is there; asked once this would hear of a new one."""
-        return await self._wait_outcome(self._messages.setdefault(message, []), target, find)
+    @contextmanager
+    def hold(self, target: AgentId, completing: Collection[Wait] = ()) -> Iterator[Wait | None]:
+        """Be in the graph as one who waits for a reply, from before anything is sent for it (REE-2).
 
-    async def wait_run(self, target: AgentId) -> Outcome:
-        """Wait for the end of the run in progress."""
-        return await self._wait_outcome(self._runs.setdefault(target, []), target)
+        Yields:
+            The wait, for `first`; None for code outside of agents.
 
-    async def _wait_outcome(
-        self, waiters: list[Waiter], target: AgentId, find: Callable[[], Awaitable[Outcome | None]] | None = None
-    ) -> Outcome:
-        waiter = Waiter()
-        await self._wait(waiter, waiters, target, Need.LOOP, find=find)
-        if waiter.outcome is None:
-            msg = f"a reply of {target} ended with neither outcome nor error"
-            raise InternalError(msg)
-        return waiter.outcome
-
-    async def wait_condition(self, target: AgentId, needs: Need) -> None:
-        """Wait until `fulfil` is called for this target and need: LOOP is idleness, STEP a compaction."""
-        await self._wait(Waiter(), self._conditions.setdefault((needs, target), []), target, needs)
-
-    async def _wait(
-        self,
-        waiter: Waiter,
-        waiters: list[Waiter],
-        target: AgentId,
-        needs: Need,
-        *,
-        find: Callable[[], Awaitable[Outcome | None]] | None = None,
-    ) -> None:
+        Raises:
+            WaitCycle: it would never end; nothing has changed.
+        """
         frame = self._frames.current_owner()
-        if frame is not None:
-            waiter.wait = self._graph.begin(frame, (target,), needs=needs)
-        waiters.append(waiter)
+        wait = None if frame is None else self._graph.begin(frame, (target,), completing=completing)
         try:
-            found = None if find is None else await find()
-            if found is not None or self._over is not None:
-                waiter.complete(found, self._over if found is None else None)
+            yield wait
+        finally:
+            if wait is not None:
+                self._asked.pop(wait, None)
+                self._graph.end(wait)
+
+    async def first(
+        self,
+        wanted: Sequence[Wanted],
+        *,
+        held: Wait | None = None,
+        instead: Callable[[], Awaitable[Taken | None]] = _nothing,
+    ) -> Taken:
+        """Wait for the first of several reports.
+
+        Args:
+            wanted: any of them.
+            held: a wait that is in the graph already.
+            instead: another end of the wait, asked before it begins in the graph.
+
+        Returns:
+            Which, and the outcome.
+
+        Raises:
+            WaitCycle: none of them could ever come; nothing has changed.
+            CallboardError: what ended the one that ended first, where it was no outcome.
+        """
+        frame, done = self._frames.current_owner(), trio.Event()
+        waiters = tuple([Waiter(one.target, done, inside=frame is not None) for one in wanted])
+        for one, waiter in zip(wanted, waiters, strict=True):
+            self._list_of(one)[waiter] = None
+        wait = held
+        if wait is not None:
+            self._register(wait, waiters)
+        try:
+            for one, waiter in zip(wanted, waiters, strict=True):
+                found = None if one.find is None or done.is_set() else await one.find()
+                if found is not None:
+                    waiter.complete(found)
+            if self._over is not None:
+                waiters[0].complete(error=self._over)
+            if frame is not None and wait is None and not done.is_set():
+                taken = await instead()
+                if taken is not None:
+                    waiters[taken[0]].complete(taken[1])
+                if not done.is_set():
+                    wait = self._graph.begin(frame, [one.target for one in wanted], mode=Mode.ANY)
+                    self._register(wait, waiters)
+            await done.wait()
+        finally:
+            for one, waiter in zip(wanted, waiters, strict=True):
+                self._forget(one, waiter)
+            if wait is not None:
+                self._waiting.pop(wait, None)
+                self._graph.end(wait)
+        return _ended(waiters)
+
+    def _register(self, wait: Wait, waiters: tuple[Waiter, ...]) -> None:
+        self._waiting[wait] = waiters
+        asked = self._asked.pop(wait, None)
+        if asked is not None:
+            waiters[0].complete(asked)
+
+    def _list_of(self, one: Wanted) -> dict[Waiter, None]:
+        if one.message is None:
+            return self._runs.setdefault(one.target, {})
+        return self._messages.setdefault(one.message, {})
+
+    def _forget(self, one: Wanted, waiter: Waiter) -> None:
+        if one.message is None:
+            _drop(self._runs, one.target, waiter)
+        else:
+            _drop(self._messages, one.message, waiter)
+
+    def awaited(self, message: MessageId) -> bool:
+        """Whether anybody waits for the reply to a message."""
+        return message in self._messages
+
+    async def wait_condition(self, target: AgentId, needs: Need, *, certain: bool = False) -> None:
+        """Wait until `fulfil` is called for this target and need.
+
+        `certain`: it comes whatever the target's code waits for, so there is nothing to check (REE-3).
+        """
+        frame = self._frames.current_owner()
+        waiter = Waiter(target, trio.Event(), inside=frame is not None)
+        wait = None if frame is None or certain else self._graph.begin(frame, (target,), needs=needs)
+        self._conditions.setdefault((needs, target), {})[waiter] = None
+        try:
+            if self._over is not None:
+                waiter.complete()
             await waiter.done.wait()
         finally:
-            waiters.remove(waiter)  # the list may have left its table already
-            if waiter.wait is not None:
-                self._graph.end(waiter.wait)
+            _drop(self._conditions, (needs, target), waiter)
+            if wait is not None:
+                self._graph.end(wait)
         if waiter.error is not None:
             raise waiter.error
-
-    def check(self, target: AgentId, needs: Need = Need.LOOP) -> None:
-        """Refuse a wait that could never end, before anything is sent. Raises `WaitCycle`."""
-        frame = self._frames.current_owner()
-        if frame is not None:
-            self._graph.end(self._graph.begin(frame, (target,), needs=needs))
 
     # -- what ends waits -------------------------------------------------------------------------------------------
 
@@ -145,10 +240,10 @@ class Replies:
         Code outside of agents hears of it; with `inside` agents' own code does too, whose wait goes on otherwise.
         """
         messages = (*self._consumed.get(outcome.turn, ()), *waiting)
-        lists = [self._messages.get(message, []) for message in messages]
-        for waiters in (*lists, self._runs.get(outcome.path, [])):
+        lists = [self._messages.get(message, {}) for message in messages]
+        for waiters in (*lists, self._runs.get(outcome.path, {})):
             for waiter in waiters:
-                if inside or waiter.wait is None:
+                if inside or not waiter.inside:
                     waiter.complete(outcome)
 
     def run_over(self, outcome: Outcome) -> None:
@@ -178,14 +273,14 @@ class Replies:
         for waiter in self._conditions.pop((needs, target), ()):
             waiter.complete(error=error)
 
-    def complete_wait(self, wait: Wait, outcome: Outcome) -> bool:
-        """End the waiter of an open wait with an outcome of another's making (REE-2). Returns whether it was found."""
-        for waiters in (*self._messages.values(), *self._runs.values()):
-            for waiter in waiters:
-                if waiter.wait is wait:
+    def complete_waits(self, waits: Iterable[Wait], asker: AgentId, outcome: Outcome) -> None:
+        """End open waits with a question of one whom they wait for, or who stands below such (REE-2)."""
+        for wait in waits:
+            if wait not in self._waiting:
+                self._asked[wait] = outcome
+            for waiter in self._waiting.get(wait, ()):
+                if within(asker, waiter.target):
                     waiter.complete(outcome)
-                    return True
-        return False
 
     def fail_all(self, error: CallboardError) -> None:
         """The supervisor stops: every wait that is left ends, and one that begins later ends at once."""
@@ -197,3 +292,21 @@ class Replies:
         for waiters in self._conditions.values():
             for waiter in waiters:
                 waiter.complete()
+
+
+def _ended(waiters: tuple[Waiter, ...]) -> Taken:
+    """How a wait ended. Raises the error that ended it."""
+    for index, waiter in enumerate(waiters):
+        if waiter.error is not None:
+            raise waiter.error
+        if waiter.outcome is not None:
+            return index, waiter.outcome
+    msg = f"a wait for {', '.join(waiter.target for waiter in waiters)} ended with neither outcome nor error"
+    raise InternalError(msg)
+
+
+def _drop(table: dict[_Key, dict[Waiter, None]], key: _Key, waiter: Waiter) -> None:
+    """Take a waiter out of its list, which may have left its table already."""
+    waiters = table.get(key)
+    if waiters is not None and waiters.pop(waiter, _drop) is None and not waiters:
+        del table[key]

@@ -231,7 +231,8 @@ class Services:
 
     def start_call(self, call: CallView, deliver: DeliverCall) -> None:
         """Run a call in the tool nursery."""
-        frame = Frame(self.agent, self.row().turns, "tool", call.block.name, call.block.id)
+        place = self._parts.graph.place
+        frame = Frame(self.agent, self.row().turns, "tool", call.block.name, call.block.id, place)
         if call.tool is not None and call.tool.effect is Effect.CHILD:
             self._parts.children.reserve(self.agent, call.block.name, call.block.id)
         self._calls.start(call, frame, deliver, self._hooking.around(call))

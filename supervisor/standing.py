@@ -88,20 +88,19 @@ class Standing:
         return [one for one in self._parts.lives[path].calls.running.values() if not one.left_behind]
 
     def _waits(self, path: AgentId, running: Running) -> bool:
+        graph = self._parts.graph
+        waits = [wait for wait in graph.waits_of(path) if wait.waiter is running.frame]
         targets = [
-            target
-            for wait in self._parts.graph.waits_of(path)
-            if wait.waiter is running.frame
-            for target in wait.targets
-        ]
-        return bool(targets) and all(target in self._still for target in targets)
+            graph.targets_of(wait) for wait in waits
+        ]  # of another store's agents nobody here knows how they stand
+        return bool(waits) and all(some and all(target in self._still for target in some) for some in targets)
 
     # -- telling ---------------------------------------------------------------------------------------------------
 
     def outcome(self, path: AgentId) -> Outcome | None:
         """What code outside of agents is told that waits for an agent: None where it should wait on."""
         parts = self._parts
-        if path not in self._still or parts.frames.current_owner() is not None:
+        if path not in self._still or parts.own_frame() is not None:
             return None
         causes = self._causes(path)
         if parts.approvals.listening and all(actor.suspended != PAUSED for actor in causes):
@@ -145,7 +144,7 @@ class Standing:
             if actor.suspended in PERSON or self._parts.approvals.of(node):
                 found[node] = actor
             if actor.suspended not in PERSON:
-                todo += [target for wait in graph.waits_of(node) for target in wait.targets]
+                todo += [target for wait in graph.waits_of(node) for target in graph.targets_of(wait)]
         return [found[node] for node in sorted(found)]
 
     def _tell(self, path: AgentId) -> None:

@@ -110,15 +110,15 @@ class Stopping:
     def _waited_for(self, path: AgentId) -> tuple[AgentId, ...]:
         """An agent and the descendants that its turn waits for, all the way down (ABT-5)."""
         found: dict[AgentId, None] = {}
-        todo = [path]
+        todo, graph = [path], self._parts.graph
         while todo:
             node = todo.pop()
             if node in found:
                 continue
             found[node] = None
             below = f"{node}/"
-            for wait in self._parts.graph.waits_of(node):
-                todo += [target for target in wait.targets if target.startswith(below)]
+            for wait in graph.waits_of(node):
+                todo += [target for target in graph.targets_of(wait) if target.startswith(below)]
         return tuple(found)
 
     async def _abort(self, targets: tuple[AgentId, ...], reason: str) -> None:
@@ -158,7 +158,8 @@ class Stopping:
         """Wait until the turn in progress has unwound."""
         actor = self._parts.kernel.actors.get(path)
         if actor is not None and actor.active:
-            await self._parts.replies.wait_condition(path, Need.UNWIND)
+            ends = actor.loop is not None and actor.loop.aborting  # then it waits for nobody (ABT-3)
+            await self._parts.replies.wait_condition(path, Need.UNWIND, certain=ends)
 
     async def end(self, nodes: tuple[AgentId, ...], reason: str, hard_s: float) -> None:
         """Abort what still runs; past `hard_s` cancel its task, and name what is stuck."""

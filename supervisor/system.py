@@ -30,6 +30,7 @@ from actors.usage import NOTHING, Price
 from actors.watching import Board
 
 from .approvals import Approvals
+from .awaiting import Awaiting
 from .budgets import read_budget
 from .calls import Calls
 from .children import Children
@@ -40,6 +41,7 @@ from .front import Supervisor
 from .gateway import Gateway
 from .hooking import Hooking
 from .kernel import Kernel
+from .knots import Web
 from .leaving import Leaving
 from .ledger import Ledger
 from .leftover import stuck, unwound
@@ -47,6 +49,7 @@ from .life import Life
 from .models import Models
 from .parts import Options, Parts
 from .post import Post
+from .questions import Questions
 from .replies import Replies
 from .services import Services
 from .standing import Standing
@@ -202,6 +205,32 @@ class _Spending:
     gateway: Gateway
 
 
+@attrs.frozen
+class _Waiting:
+    """Who waits for whom, and whose code is whose, in one Trio run: agents of several supervisors may form a ring."""
+
+    web: Web = attrs.field(factory=Web)
+    frames: Frames = attrs.field(init=False)
+
+    @frames.default
+    def _frames(self) -> Frames:
+        return Frames(self.web.leave)
+
+
+_WAITING: Final[trio.lowlevel.RunVar[_Waiting]] = trio.lowlevel.RunVar("callboard_waiting")
+"""A key, like a context variable: what it names belongs to the Trio run, and ends with it."""
+
+
+def _waiting() -> _Waiting:
+    """This run's; made by the first supervisor that is opened in it."""
+    try:
+        return _WAITING.get()
+    except LookupError:
+        waiting = _Waiting()
+        _WAITING.set(waiting)
+        return waiting
+
+
 def _spending(budget: object, prices: Mapping[str, Price], permits: object) -> _Spending:
     if budget is not None and not isinstance(budget, Budget):
         msg = f"budget= is a Budget or None; got {budget!r}"
@@ -209,7 +238,7 @@ def _spending(budget: object, prices: Mapping[str, Price], permits: object) -> _
     if not isinstance(permits, int) or isinstance(permits, bool):
         msg = f"permits= is a whole number from 1; got {permits!r}"
         raise UsageError(msg)
-    ledger, graph = Ledger(budget), WaitGraph()
+    ledger, graph = Ledger(budget), WaitGraph(_waiting().web)
     now = trio.lowlevel.current_clock().current_time
     gateway = Gateway(ledger, prices=prices, permits=permits, waits=graph, clock=now)
     return _Spending(ledger, graph, gateway)
@@ -226,7 +255,7 @@ def _assemble(
 ) -> Parts:
     tools, actors = nurseries
     ledger, graph, gateway = spending.ledger, spending.graph, spending.gateway
-    frames = Frames(graph.leave)
+    graph.place, frames = store.id, _waiting().frames
     replies = Replies(graph, frames)
     now = trio.lowlevel.current_clock().current_time
     board = Board(now, EventJournal(secrets.token_hex(4), options.journal))
@@ -256,7 +285,7 @@ def _assemble(
         tools_nursery=tools,
     )
     parts.post = Post(parts)
-    parts.children = Children(parts)
+    parts.children, parts.awaiting, parts.questions = Children(parts), Awaiting(parts), Questions(parts)
     stopping = parts.stopping = Stopping(parts)
     parts.closing = Closing(parts, stopping)
     parts.exits = Leaving(parts, stopping)

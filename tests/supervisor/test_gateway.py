@@ -39,7 +39,7 @@ from actors.ports import (
 )
 from actors.transcript import Stop, TextBlock
 from actors.usage import NOTHING, Amounts, Price, Usage
-from actors.waiting import Frame, Waits
+from actors.waiting import Frame
 from supervisor.books import PERMITS
 from supervisor.gateway import Gateway
 from supervisor.ledger import Ledger
@@ -819,14 +819,13 @@ async def test_gateway_1_2_ticket_1_2_any_mix_leaves_nothing_behind(autojump_clo
 
 
 def test_ports_are_kept() -> None:
-    """What stands in this room is what `actors.ports` and `actors.waiting` ask for (mypy checks the signatures)."""
+    """What stands in this room is what `actors.ports` asks for (mypy checks the signatures)."""
     ledger = Ledger()
     graph = WaitGraph()
     gate: Gate = Gateway(ledger, waits=graph)
     spending: Spending = ledger  # type: ignore[assignment]  # it takes its own reservations only
-    waits: Waits = graph
     watch: Watch = Notes()
     ticket: type[Ticket] = GateTicket
-    assert all((gate, spending, waits, watch, ticket))
+    assert all((gate, spending, watch, ticket))
     assert PERMITS == 8
     assert "0 models" in repr(gate)

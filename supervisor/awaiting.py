@@ -1,0 +1,150 @@
+"""Waiting for reports: asks, replies to messages, the ends of runs, the first of several (REE-1, REE-2)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, final
+
+import trio
+
+from actors.errors import UsageError
+from actors.ids import MessageId, turn_id
+from actors.messages import ReceiptState, Status
+from actors.ref import Receipt
+from actors.reports import Report, report_of
+
+from .letters import dead_error
+from .replies import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from actors.actor import Actor
+    from actors.ids import AgentId
+    from actors.letters import Letter
+    from actors.messages import Outcome
+    from actors.ref import AgentRef
+
+    from .parts import Parts
+
+
+@final
+class Awaiting:
+    """Whoever waits for a report does it here."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    async def ask(self, path: AgentId, letter: Letter, timeout_s: float | None) -> Report:
+        """Send, and wait for the reply; an ancestor that waits for us is asked through its wait (REE-2)."""
+        if timeout_s is None:
+            return await self._ask(path, letter)
+        with trio.fail_after(timeout_s):
+            return await self._ask(path, letter)
+
+    async def _ask(self, path: AgentId, letter: Letter) -> Report:
+        parts = self._parts
+        frame = parts.frames.current_owner()
+        waits = () if frame is None else parts.graph.ancestor_waits(frame, path)
+        if frame is not None and waits:
+            return self.report(await parts.questions.ask(frame, path, letter, waits))
+        with parts.replies.hold(path) as held:  # before anything is sent: a refused wait has changed nothing
+            (receipt,) = await parts.post.send(path, (letter,))
+            wanted = self._wanted(receipt)
+            if frame is None or held is None or not parts.graph.is_above(path, frame):
+                _, outcome = await parts.replies.first((wanted,), held=held)
+                return self.report(outcome)
+            parts.questions.sent(receipt.id, frame, path, letter, held)
+            try:
+                _, outcome = await parts.replies.first((wanted,), held=held)
+            finally:
+                parts.questions.over(receipt.id)
+            return self.report(outcome)
+
+    # -- waiting ---------------------------------------------------------------------------------------------------
+
+    async def wait_any(self, waited: Sequence[AgentRef | Receipt]) -> tuple[int, Report]:
+        """The first report of several."""
+        parts = self._parts
+        wanted = tuple(self._wanted(one) if isinstance(one, Receipt) else self._run(one.path) for one in waited)
+        frame = parts.frames.current_owner()
+
+        async def asked() -> tuple[int, Outcome] | None:
+            return None if frame is None else await parts.questions.taken(frame, [one.target for one in wanted])
+
+        index, outcome = await parts.replies.first(wanted, instead=asked)
+        return index, self.report(outcome)
+
+    def _wanted(self, receipt: Receipt) -> Wanted:
+        if receipt.state is ReceiptState.WITHDRAWN:
+            msg = f"{receipt.id} was withdrawn; it has no report"
+            raise UsageError(msg)
+        return Wanted(receipt.path, receipt.id, partial(self._stored_reply, receipt))
+
+    async def _stored_reply(self, receipt: Receipt) -> Outcome | None:
+        """The reply where its turn has ended already; read from the store, so that it outlives everything (ACC-9)."""
+        actor = self._parts.kernel.actors.get(receipt.path)
+        if actor is not None and actor.mailbox.has(receipt.id):
+            return self._told(actor)
+        store = self._parts.kernel.store
+        view = await store.message_state(receipt.id)
+        row = None if view is None or view.turn is None else await store.outcome(view.turn)
+        if row is not None:
+            return row.outcome
+        if view is not None and view.state is ReceiptState.DEAD:
+            raise dead_error(receipt.id, receipt.path, view.reason or "")
+        if view is None or view.turn is None:
+            return None
+        return None if actor is None else self._told(actor)
+
+    def _run(self, path: AgentId) -> Wanted:
+        return Wanted(path, None, partial(self._last, path))
+
+    async def _last(self, path: AgentId) -> Outcome | None:
+        """The outcome of the last run, where none is in progress."""
+        parts = self._parts
+        actor = await parts.kernel.resident(path)
+        if actor.owes or actor.loop is not None:
+            return self._told(actor)
+        if actor.last is not None:
+            return actor.last
+        row = await parts.kernel.store.outcome(turn_id(path, actor.row.turns)) if actor.row.turns else None
+        if row is not None:
+            return row.outcome
+        if actor.active:
+            return None
+        msg = f"{path} never had a run: send() it something first"
+        raise UsageError(msg)
+
+    def _told(self, actor: Actor) -> Outcome | None:
+        """What whoever begins to wait for an agent that owes an answer is told at once; None where it should wait.
+
+        Raises:
+            CallboardError: it stopped here, and nothing will move it on but `wake`, `grant` or `resume`.
+        """
+        told = self._parts.standing.outcome(actor.path)
+        if told is not None:
+            return told
+        stopped = self._parts.lives[actor.path].stopped(actor)
+        if stopped is None:
+            return None
+        last = actor.last
+        if actor.suspended == "budget" and last is not None and last.status is Status.PARKED:
+            return last
+        raise stopped
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def report(self, outcome: Outcome) -> Report:
+        """An outcome as people read it."""
+        output: object = None
+        if outcome.output is not None and outcome.output_type is not None:
+            actor = self._parts.kernel.actors.get(outcome.path)
+            spec = self._parts.output(outcome.output_type, None if actor is None else actor.agent)
+            read = None if spec is None else spec.read(outcome.output)
+            output = getattr(read, "value", None) if read is not None else None
+        question = outcome.question
+        answer = partial(self._parts.questions.answer, question.id if question is not None else MessageId(""))
+        return report_of(outcome, output, answer)
