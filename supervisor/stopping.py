@@ -158,8 +158,9 @@ class Stopping:
         """Wait until the turn in progress has unwound."""
         actor = self._parts.kernel.actors.get(path)
         if actor is not None and actor.active:
-            ends = actor.loop is not None and actor.loop.aborting  # then it waits for nobody (ABT-3)
-            await self._parts.replies.wait_condition(path, Need.UNWIND, certain=ends)
+            await self._parts.replies.wait_condition(
+                path, Need.UNWIND, certain=bool(actor.loop and actor.loop.aborting)
+            )
 
     async def end(self, nodes: tuple[AgentId, ...], reason: str, hard_s: float) -> None:
         """Abort what still runs; past `hard_s` cancel its task, and name what is stuck."""

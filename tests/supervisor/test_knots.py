@@ -81,6 +81,7 @@ class Graph(RuleBasedStateMachine):
         self.web = Web()
         self.graphs = {place: WaitGraph(self.web, place) for place in PLACES}
         self.frames: list[Frame] = []
+        self.begun = 0
         self.apart: dict[Frame, str] = {}
         self.held: list[Model] = []
         self.dice: random.Random
@@ -138,7 +139,7 @@ class Graph(RuleBasedStateMachine):
     @rule(path=st.sampled_from(PATHS), place=st.sampled_from("sst"))
     def code_begins(self, path: AgentId, place: str) -> None:
         """A tool call or hook of an agent begins."""
-        number = len(self.frames) + 1
+        self.begun = number = self.begun + 1
         self.frames.append(Frame(path, number, "tool", f"t{number}", place=place))
 
     @precondition(lambda self: self.frames)
@@ -234,7 +235,7 @@ class Graph(RuleBasedStateMachine):
 
 
 Graph.TestCase.settings = settings(
-    max_examples=60 * SEARCH,
+    max_examples=30 * SEARCH,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
