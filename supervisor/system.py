@@ -226,8 +226,7 @@ def _waiting() -> _Waiting:
     try:
         return _WAITING.get()
     except LookupError:
-        waiting = _Waiting()
-        _WAITING.set(waiting)
+        _WAITING.set(waiting := _Waiting())
         return waiting
 
 
