@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-import attrs
+from msgspec import Struct
 
 from .ids import TurnId, call_id
 from .ports import WireCall
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 _CUT_OFF: Final = frozenset({Stop.MAX_TOKENS, Stop.ERROR})
 
 
-@attrs.frozen
-class Reading:
+class Reading(Struct, frozen=True):
     """A response as the conversation keeps it. `twice`: wire ids that came again and were refused."""
 
     record: ResponseRecord

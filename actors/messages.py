@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 import attrs
+from msgspec import Struct
 
 from .content import Content, Trust, size_of
 from .errors import UsageError
@@ -160,8 +161,7 @@ class Envelope(Kept, frozen=True, tag_field=TAG, tag="envelope"):
         return size_of(self.content) + ENVELOPE_BYTES
 
 
-@attrs.frozen
-class Queued:
+class Queued(Struct, frozen=True):
     """An accepted message with its place in the order of acceptance."""
 
     seq: int

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-import attrs
+from msgspec import Struct
 
 from .budget import DEFAULT_LIMITS, Limits
 from .conversation import Window
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from .errors import ProviderError
 
 
-@attrs.frozen
-class ToolOffer:
+class ToolOffer(Struct, frozen=True):
     """A tool as a model is told of it. `schema`: JSON text of its parameters' JSON Schema (an object)."""
 
     name: str
@@ -36,8 +35,7 @@ ANSWER_TOOL: Final = "final_answer"
 """The tool that a model calls to give a structured answer, where its server has no other form for one."""
 
 
-@attrs.frozen
-class OutputOffer:
+class OutputOffer(Struct, frozen=True):
     """The type that the answer owes. `schema`: JSON text of its JSON Schema.
 
     A wire asks for it in the form that its server takes: a response format, the tool `ANSWER_TOOL`, or words. The
@@ -48,8 +46,7 @@ class OutputOffer:
     schema: str
 
 
-@attrs.frozen
-class ModelRequest:
+class ModelRequest(Struct, frozen=True):
     """What a model is asked; the same object for every attempt.
 
     Attributes:
@@ -77,8 +74,7 @@ class ModelRequest:
     purpose: str = "turn"
 
 
-@attrs.frozen
-class WireCall:
+class WireCall(Struct, frozen=True):
     """A tool call as a provider gave it. `arguments`: JSON text of an object, or the raw text where `invalid`."""
 
     wire_id: str
@@ -87,8 +83,7 @@ class WireCall:
     invalid: str | None = None
 
 
-@attrs.frozen
-class ReportedUsage:
+class ReportedUsage(Struct, frozen=True):
     """Token counts as the wire gave them; None is unknown, which is not 0. Inclusive: cached is part of input."""
 
     input: int | None = None
@@ -98,8 +93,7 @@ class ReportedUsage:
     cache_write: int | None = None
 
 
-@attrs.frozen
-class Response:
+class Response(Struct, frozen=True):
     """What a model answered, whole.
 
     Attributes:
@@ -115,29 +109,25 @@ class Response:
     request_id: str | None = None
 
 
-@attrs.frozen
-class TextPiece:
+class TextPiece(Struct, frozen=True):
     """A piece of text."""
 
     text: str
 
 
-@attrs.frozen
-class ReasoningPiece:
+class ReasoningPiece(Struct, frozen=True):
     """A piece of reasoning."""
 
     text: str
 
 
-@attrs.frozen
-class BlockDone:
+class BlockDone(Struct, frozen=True):
     """A block is whole: an interrupted response keeps it (TRN-8)."""
 
     block: ReasoningBlock | TextBlock | WireCall
 
 
-@attrs.frozen
-class Alive:
+class Alive(Struct, frozen=True):
     """The stream lives, but nothing came (a comment, a ping).
 
     Attributes:
@@ -202,8 +192,7 @@ def goes_along(before: Model, after: Model) -> bool:
     return True
 
 
-@attrs.frozen
-class Served:
+class Served(Struct, frozen=True):
     """A response with its accounting. `cost`: picodollars, None where no price is known."""
 
     response: Response

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import trio
+from msgspec.structs import replace
 
 from actors.budget import DEFAULT_LIMITS, Dimension, Limits
 from actors.errors import Broken, Exhausted, InternalError, ProviderError
@@ -264,7 +265,7 @@ class Gateway:
     async def _attempt(self, ticket: GateTicket, attempt: Attempt, request: ModelRequest) -> Served:
         model = ticket.models[ticket.place]
         if request.model != model.name:
-            request = attrs.evolve(request, model=model.name)
+            request = replace(request, model=model.name)
         response: Response | None = None
         try:
             with attempt.scope:

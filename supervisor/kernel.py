@@ -306,7 +306,10 @@ def _spec_missing(row: AgentRow) -> SpecMissing:
 
 def _timed(operations: tuple[Operation, ...], wall: Callable[[], float]) -> tuple[Operation, ...]:
     """The operations, with the time of death of those messages that die."""
-    if not any(type(one) is Move and one.to is ReceiptState.DEAD for one in operations):
+    for one in operations:
+        if type(one) is Move and one.to is ReceiptState.DEAD:
+            break
+    else:  # as nearly always
         return operations
     at = wall()
     return tuple([evolve(one, at=at) if type(one) is Move and one.at is None else one for one in operations])

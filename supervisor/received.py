@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from msgspec.structs import astuple, replace
 
 from actors.errors import Malformed
 from actors.guarding import safely_told, speaks
@@ -31,7 +31,7 @@ def checked(response: object, model: str) -> Response:
         raise _malformed(model, "a Response", response)
     blocks: object = response.blocks
     if isinstance(blocks, list):
-        response = attrs.evolve(response, blocks=tuple(blocks))
+        response = replace(response, blocks=tuple(blocks))
     elif not isinstance(blocks, tuple):
         raise _malformed(model, "blocks in a tuple", blocks)
     for block in response.blocks:
@@ -73,7 +73,7 @@ def _check_block(model: str, block: object) -> None:
 def _check_usage(model: str, usage: object) -> None:
     if not isinstance(usage, ReportedUsage):
         raise _malformed(model, "a ReportedUsage or None", usage)
-    for count in (usage.input, usage.output, usage.cached, usage.reasoning, usage.cache_write):
+    for count in astuple(usage):
         if count is not None and (type(count) is not int or count > TOKENS_MAX):
             raise _malformed(model, f"token counts as ints up to {TOKENS_MAX}", count)
 

@@ -12,8 +12,8 @@ import random
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, final
 
-import attrs
 import trio
+from msgspec.structs import replace
 
 from actors.errors import ProviderError, Rejected, UsageError
 from actors.ids import name_of
@@ -256,7 +256,7 @@ class Script:
         reasoning = _tokens(scene.reasoned)
         usage = ReportedUsage(_tokens(play.asked_bytes(request)), _tokens(scene.said) + reasoning, 0, reasoning, 0)
         if given is not None:
-            return attrs.evolve(given, usage=usage)
+            return replace(given, usage=usage)
         return Response(blocks, scene.stop, usage, self.name, f"{request.agent}~{play.requests}")
 
 

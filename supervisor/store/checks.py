@@ -66,7 +66,10 @@ def check(change_set: ChangeSet) -> None:
         if unfenced and kind not in _FOR_ANYONE:
             msg = f"{kind.__name__} is the owner's: give the change set the epoch that own({tree!r}) returned"
             raise UsageError(msg)
-        agent = operation.row.agent if isinstance(operation, Put) else _agent_of(operation)
+        if isinstance(operation, Append):  # a chain of patterns is slower, and nearly all are of these two
+            agent: str | None = operation.agent
+        else:
+            agent = operation.row.agent if isinstance(operation, Put) else _agent_of(operation)
         if agent is not None and agent != tree and not agent.startswith(f"{tree}/"):
             msg = f"{kind.__name__} of {agent!r} in a change set of tree {tree!r}: commit it with its own tree"
             raise UsageError(msg)

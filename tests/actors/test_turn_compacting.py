@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import pytest
+from msgspec.structs import replace
 
 from actors.changes import AgentRow, Append, Claim
 from actors.compacting import least
@@ -210,7 +210,7 @@ def test_cmp_3_one_that_did_not_get_below_its_limit_is_not_repeated() -> None:
     look(drive, message("m"), window=1_000)
     drive.admit_later()
     look(drive, message("m"), window=1_000)
-    drive.give(Responded(drive.now, attrs.evolve(served(call("look")), usage=Usage(fresh=900)), SPENT))
+    drive.give(Responded(drive.now, replace(served(call("look")), usage=Usage(fresh=900)), SPENT))
     drive.ends(0)
     look(drive, window=1_000)
     assert not drive.last(Admit).helper

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from actors.content import Text
 from actors.conversation import Conversation
@@ -243,7 +242,7 @@ def asked(records: list[Record] | None = None, **changes: object) -> ModelReques
         tools=(ToolOffer("f", "finds", "{}"),),
         notes=("one",),
     )
-    return attrs.evolve(base, **changes)  # type: ignore[arg-type]
+    return replace(base, **changes)
 
 
 def test_req_6_the_digest_is_the_same_for_the_same_question_and_no_other() -> None:

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import attrs
 import httpx
 import pytest
 import trio
@@ -80,7 +79,7 @@ async def test_the_answer_over_http_is_the_model_s_own() -> None:
         response = await model.request(request_of(), ignored)
     own = await Answering(whole).request(request_of(), ignored)
     blocks = tuple(replace(b, origin="") if isinstance(b, ReasoningBlock) else b for b in response.blocks)
-    assert attrs.evolve(response, blocks=blocks, request_id=None) == own
+    assert replace(response, blocks=blocks, request_id=None) == own
     assert response.request_id == "req-lead/reviewer#2:t1.1"
     assert response.blocks[0] == ReasoningBlock("First the sum.", model.id), "reasoning names its model (REQ-8)"
     sent = server.journal[0]

@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 import trio
 from hypothesis import given
+from msgspec.structs import replace
 
 from actors.content import Text
 from actors.conversation import Conversation
@@ -88,7 +89,7 @@ def ask(agent: str = "adder", *records: Record, **options: object) -> ModelReque
     """A request of an agent with a conversation."""
     window = Conversation(records or (said("2 + 3?"),)).window()
     request = ModelRequest(RequestId("a:t1.1"), AgentId(agent), "script", "Add.", window)
-    return attrs.evolve(request, **options)  # type: ignore[arg-type]
+    return replace(request, **options)
 
 
 def nothing(piece: Piece) -> None:
@@ -437,7 +438,7 @@ def test_reading_what_a_server_could_see() -> None:
     assert (last_message(request), messages(request), replies(request)) == ("first", ["first"], ["thinking"])
     assert results(request) == [Seen("add", "{}", "5"), Seen("sub", "{}", "1")]
     assert (step(request), offered(request)) == (1, ["add"])
-    assert offered(attrs.evolve(request, tool_choice="none")) == []
+    assert offered(replace(request, tool_choice="none")) == []
 
 
 def test_results_are_those_not_answered_yet() -> None:

@@ -1,12 +1,12 @@
 import hashlib
 import json
 
-import attrs
 import httpx
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from actors.errors import Broken, ProviderError
 from actors.models.http_chat import ChatModel, open_chat_model
@@ -98,7 +98,7 @@ async def through_http(sample: Sample, mode: str) -> dict[str, object]:
         result: dict[str, object]
         try:
             with trio.fail_after(30):
-                result = neutral(await model.request(attrs.evolve(a_request(), tools=offers), lambda piece: None))
+                result = neutral(await model.request(replace(a_request(), tools=offers), lambda piece: None))
         except ProviderError as error:
             result = neutral(error)
         except trio.TooSlowError:

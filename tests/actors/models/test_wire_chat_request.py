@@ -2,7 +2,6 @@ import itertools
 import json
 from typing import Any
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -232,7 +231,7 @@ def test_profile_switches() -> None:
     with pytest.raises(UsageError, match="extra_body"):
         ChatProfile(extra_body="[1]")
     with pytest.raises(UsageError, match="add"):
-        sent(message("a"), tools=(attrs.evolve(ADD, schema="{"),))
+        sent(message("a"), tools=(replace(ADD, schema="{"),))
 
 
 def test_q79_ids_are_mapped_for_servers_with_short_ones() -> None:

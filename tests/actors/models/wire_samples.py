@@ -9,6 +9,7 @@ from typing import Any
 
 import attrs
 import httpx
+import msgspec
 import trio
 
 from actors.errors import ProviderError
@@ -184,7 +185,7 @@ def _block(block: TextBlock | ReasoningBlock | WireCall) -> dict[str, Any]:
 
 
 def _usage(usage: ReportedUsage | None) -> dict[str, Any] | None:
-    return None if usage is None else attrs.asdict(usage)
+    return None if usage is None else msgspec.structs.asdict(usage)
 
 
 def _problem(problem: Problem) -> dict[str, Any]:
