@@ -136,7 +136,7 @@ def stop(calls: tuple[CallView, ...], turn: TurnId, why: Why) -> tuple[CallView,
             done = result(turn, call.block, ResultStatus.SKIPPED, f"Not run: {_lower(why)} before this call started.")
             after.append(evolve(call, state=CallState.SETTLED, result=done))
         elif call.state is CallState.STARTED and why is not Why.FATAL:
-            harmless = call.tool is not None and call.tool.effect is Effect.PURE
+            harmless = call.tool is not None and call.tool.effect.harmless
             text = f"{why} while this call was running." + ("" if harmless else f" {MAY_HAVE}")
             after.append(evolve(call, state=CallState.SETTLED, result=result(turn, call.block, _CUT[why], text)))
         else:
@@ -155,14 +155,14 @@ def recover(calls: tuple[CallView, ...], turn: TurnId) -> tuple[tuple[CallView, 
     """Calls found open after a restart, by effect class (TOL-2, TOL-3).
 
     Returns:
-        The calls as they stand now, and those to run again at once: `pure`, `idempotent` and children's. A `once`
-        call that had started is settled unknown and never started again.
+        The calls as they stand now, and those to run again at once: `pure`, `idempotent` and children's; a `store`
+        call is never found started. A `once` call that had started is settled unknown and never started again.
     """
     after, again = [], []
     for call in calls:
         found = call
         if call.state is CallState.STARTED:
-            if call.tool is None or call.tool.effect in _NEVER_AGAIN:
+            if call.tool is None or call.tool.effect is Effect.ONCE:
                 done = result(turn, call.block, ResultStatus.UNKNOWN, UNKNOWN)
                 found = evolve(call, state=CallState.SETTLED, result=done)
             else:
@@ -174,9 +174,6 @@ def recover(calls: tuple[CallView, ...], turn: TurnId) -> tuple[tuple[CallView, 
             found = evolve(call, state=CallState.SETTLED, result=done)
         after.append(found)
     return tuple(after), tuple(again)
-
-
-_NEVER_AGAIN: Final = frozenset({Effect.ONCE, Effect.STORE})
 
 
 def results(calls: tuple[CallView, ...]) -> tuple[ResultRecord, ...]:

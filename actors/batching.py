@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from . import approving, batch
-from .changes import CallRow, Put
+from .changes import CallRow, CallState, Put
 from .content import text_of
+from .evolve import evolve
 from .happenings import ApprovalDecided, ToolEnded, ToolStarted
 from .ids import turn_id
 from .inputs import Phase
 from .messages import Verdict
 from .moves import CALLS_LISTED, Look, StartCall, Step, Tell, TurnState, opened
+from .tools import Effect
 from .transcript import ResultStatus
 
 if TYPE_CHECKING:
@@ -97,5 +99,18 @@ def row_of(state: TurnState, call: CallView) -> CallRow:
 
 
 def rows_of(state: TurnState, calls: tuple[CallView, ...]) -> tuple[Put, ...]:
-    """The writes of calls as they stand."""
-    return tuple(Put(row_of(state, call)) for call in calls)
+    """The writes of calls as they stand.
+
+    None for a `store` call that is not settled: nothing of it is in the store before its result, so whether it had
+    started decides nothing, and without a row it is found planned (TOL-2). Its approval is kept, and then it is.
+    """
+    return tuple(Put(row_of(state, _as_kept(call))) for call in calls if call.asking is not None or not _unseen(call))
+
+
+def _unseen(call: CallView) -> bool:
+    return call.state is not CallState.SETTLED and call.tool is not None and call.tool.effect is Effect.STORE
+
+
+def _as_kept(call: CallView) -> CallView:
+    started = call.state is CallState.STARTED and _unseen(call)
+    return evolve(call, state=CallState.PLANNED) if started else call

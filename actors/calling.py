@@ -100,15 +100,15 @@ class Context:
 
     __callboard_context__: ClassVar[bool] = True
 
-    def __init__(self, host: ToolHost, call: CallId, name: str) -> None:
+    def __init__(self, host: ToolHost, call: CallId, name: str, stage: KvHost | None = None) -> None:
         self._host = host
-        self._started = 0
+        self._started = self._sent = 0
         self.call_id = call
         self.name = name
         self.agent = host.agent
         self.idempotency_key = f"{host.idempotency_scope}:{call}"
-        self.kv = Kv(host, call)
-        self.agent_kv = Kv(host, "agent")
+        self.kv = Kv(stage or host, call)
+        self.agent_kv = Kv(stage or host, "agent")
 
     @property
     def caller(self) -> str:
@@ -142,7 +142,7 @@ class Context:
         Raises:
             SpawnLimit: depth or number. UsageError: the key was used with another task. StoreError.
 
-        Durable: the child and its task.
+        Durable: the child and its task; from a tool with `effect="store"` with the call's result.
         """
         self._started += 1
         return await self._host.start_child(
@@ -159,8 +159,18 @@ class Context:
         return self._host.ref(AgentId(path))
 
     async def send(self, path: str, content: object, *, key: str | None = None) -> Receipt:
-        """Send a message to an agent: always allowed, waits for acceptance only."""
-        return await self.ref(path).send(content, key=key)
+        """Send a message to an agent: always allowed, waits for acceptance only.
+
+        Args:
+            path: to whom.
+            content: as for `AgentRef.send`.
+            key: an idempotency key; by default made of this call and the order of sends in it, so that a call that is
+                run again sends nothing twice and gets the first receipts.
+
+        Durable: on return; from a tool with `effect="store"` with the call's result.
+        """
+        self._sent += 1
+        return await self.ref(path).send(content, key=f"{self.call_id}:{self._sent}" if key is None else key)
 
     async def ask(self, path: str, content: object, *, timeout: float | None = None) -> Report:
         """Ask an agent and wait for its report; an ancestor that waits for us is asked by `needs_input` (REE-2)."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from .changes import Asking, CallState
+from .changes import Asking, CallState, Operation
 from .content import Content, Trust
 from .ids import CallId
 from .transcript import CallBlock, ResultRecord, ResultStatus
@@ -40,10 +40,16 @@ class CallView(Struct, frozen=True):
 
 
 class CallOutcome(Struct, frozen=True):
-    """What a tool gave. `whole`: what is to be kept aside, as `content` shows only some of it (TOL-8)."""
+    """What a tool gave.
+
+    Attributes:
+        whole: what is to be kept aside, as `content` shows only some of it (TOL-8).
+        staged: what lands with the result, of a `store` call that did not fail.
+    """
 
     call: CallId
     status: ResultStatus
     content: Content
     trust: Trust = Trust.TRUSTED
     whole: str | None = None
+    staged: tuple[Operation, ...] = ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import answers, approving, batch, compacting, ending, keeping
+from . import answers, approving, batch, compacting, ending, staging
 from .batch import Why
 from .batching import batch_over, settled_tells
 from .callview import CallView
@@ -50,7 +50,7 @@ def cut(state: TurnState, event: Cut) -> Step:
     elif state.phase is Phase.RUNNING:
         turn = turn_id(state.row.agent, opened(state).number)
         returned = batch.settle(state.calls, turn, event.outcomes)
-        keeping.keep(state, event.outcomes)
+        staging.keep(state, state.calls, event.outcomes)
         if event.reason is None:
             actions += approving.steered_tells(returned)
             returned = approving.steered(turn, returned)
@@ -125,6 +125,7 @@ def _keep(state: TurnState, reading: Reading, why: Why, cost: int | None) -> tup
 def commit_failed(state: TurnState, event: CommitFailed) -> Step:
     """Nothing was written, so nothing is assumed: look again, or stop with what the store says (TRN-3, TOL-10)."""
     claiming = state.phase in _CLAIMING and state.response is None
+    claiming &= state.row.open is None or not state.row.open.alone  # open for a compaction, it takes no mail
     back = (Abandon(event.ticket),) if event.ticket is not None else ()
     if isinstance(event.error, Conflict) and claiming and state.conflicts < CONFLICTS_MAX:
         # Someone withdrew a message, or another process took it: choose again from what is there.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from . import staging
 from .changes import Append, CallRow, Claim, Enqueue, Erase, OutcomeRow, Put
 from .content import Text
 from .errors import Aborted, BudgetError, Exhausted
@@ -64,7 +65,7 @@ def flush(
     append = (Append(row.agent, state.head, records),) if records else ()
     cleared = [Erase(CallRow, (call,)) for call in state.settled]
     state.head += len(records)
-    staged = state.staged
+    staged = (*state.staged, *staging.land(state))
     state.pending = state.settled = state.mail = state.staged = ()
     return (*append, *claim, *cleared, *staged, Put(state.row)), records
 

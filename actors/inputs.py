@@ -173,11 +173,16 @@ class SuspendAsked(Struct, frozen=True):
 
 
 class CommitFailed(Struct, frozen=True):
-    """The last commit did not happen; the state is as before it. `ticket`: the one that came with the failed step."""
+    """The last commit did not happen; the state is as before it.
+
+    Attributes:
+        ticket: the one that came with the failed step. tried: the input that it was taken for.
+    """
 
     now: float
     error: CallboardError
     ticket: object = None
+    tried: Input | None = None
 
 
 Input: TypeAlias = (

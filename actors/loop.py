@@ -20,7 +20,7 @@ from .compaction import CompactAsked, CompactionOver, NotSummarised, Summarise
 from .errors import BudgetError, CallboardError, InternalError, ProviderError, UsageError
 from .happenings import AdmissionWaited
 from .inputs import Admitted, CallsReturned, CommitFailed, Cut, Decided, MustWait, NotAdmitted, Phase, SuspendAsked
-from .moves import Abandon, Admit, Ask, CallHook, CancelCalls, CutStream, Look, Over, StartCall, Tell
+from .moves import Abandon, Admit, Again, Ask, CallHook, CancelCalls, CutStream, Look, Over, StartCall, Tell
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -57,17 +57,15 @@ class TurnLoop:
         conversation: Conversation,
         compacted: Callable[[CallboardError | None], None],
     ) -> None:
-        self._host = host
-        self._compacted = compacted
+        self._host, self._compacted = host, compacted
         self.state, self.row = state, state.row
         self._conversation = conversation
         self._inbox: deque[Input] = deque()
         self._sleeper: trio.lowlevel.Task | None = None
-        self._generation = 0
+        self._generation, self._driver = 0, object()
         self._cut: tuple[str | None, Callable[[], tuple[Queued, ...]]] | None = None
         self._collector: Collector | None = None
         self._asking = self._leaving = self.aborting = False  # aborting: it ends, whatever its tools wait for
-        self._driver = object()
         self._stream: trio.CancelScope | None = None  # of a request, and of a wait for a place: made where there is one
         self._waiting: trio.CancelScope | None = None
         self._nursery: trio.Nursery | None = None
@@ -219,7 +217,7 @@ class TurnLoop:
                 await self._host.commit(made.commit)
             except CallboardError as error:
                 ticket = None if made.state.ticket is self.state.ticket else made.state.ticket
-                made = turn.step(self.state, CommitFailed(self._host.now(), error, ticket))
+                made = turn.step(self.state, CommitFailed(self._host.now(), error, ticket, event))
             else:
                 self.row = made.state.row
                 self._conversation.extend(made.records)
@@ -255,6 +253,8 @@ class TurnLoop:
                 )
             case CutStream():
                 _cancel(self._stream)
+            case Again(event=event):
+                self._inbox.appendleft(event)
             case Abandon(ticket=ticket):
                 host.gate.abandon(cast("Ticket", ticket))
             case Over():

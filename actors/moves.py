@@ -20,7 +20,7 @@ from .compaction import NO_COMPACTION, Compacting, CompactionOver, Summarise
 from .errors import CallboardError, Exhausted
 from .happenings import Event
 from .ids import CallId
-from .inputs import Phase, Responded
+from .inputs import Input, Phase, Responded
 from .messages import Failure, Outcome, Queued, Selection
 from .output import OutputSpec
 from .points import Point, TurnSpec
@@ -31,6 +31,13 @@ from .usage import NOTHING, Amounts
 
 if TYPE_CHECKING:
     from .changes import OpenTurn
+
+
+class Staged(Struct, frozen=True):
+    """What a call has written beside the commit that will carry its result."""
+
+    call: CallId
+    operations: tuple[Operation, ...]
 
 
 class TurnState(Struct):
@@ -47,7 +54,7 @@ class TurnState(Struct):
     Attributes:
         row: the agent's row as last committed. head: records committed.
         pending: records not committed yet. settled: ids of the calls whose results are in `pending`, and of those of
-            unknown outcome that one of these makes up for.
+            unknown outcome that one of these makes up for. stages: what lands with results in `pending` (HOK-3).
         mail: messages chosen for the next commit. owed: the conversation owes an answer.
         ticket: admission in hand; held: what it reserved. waiting: the gate was asked to wait.
         last_text: of the last response. invalid_rows: responses in a row with only invalid calls. failures: name and
@@ -72,6 +79,7 @@ class TurnState(Struct):
     new_run: bool = True
     pending: tuple[Record, ...] = ()
     settled: tuple[CallId, ...] = ()
+    stages: tuple[Staged, ...] = ()
     mail: tuple[Queued, ...] = ()
     owed: bool = False
     ticket: object = None
@@ -159,6 +167,12 @@ class CutStream(Struct, frozen=True):
     """Cancel the response in progress."""
 
 
+class Again(Struct, frozen=True):
+    """Take an input once more, before any other: its commit failed for what is left out now."""
+
+    event: Input
+
+
 class Tell(Struct, frozen=True):
     """An event; the shell adds path, run, turn, seq and time."""
 
@@ -189,6 +203,7 @@ Action: TypeAlias = (
     | StartCall
     | CancelCalls
     | CutStream
+    | Again
     | Tell
     | Over
     | Summarise

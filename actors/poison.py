@@ -133,4 +133,4 @@ def _crashed(turn: TurnId, call: CallView) -> CallView:
     return evolve(call, state=CallState.SETTLED, result=batch.result(turn, call.block, status, CRASHED))
 
 
-_HARMLESS: Final = frozenset({Effect.PURE, Effect.CHILD})
+_HARMLESS: Final = frozenset({Effect.PURE, Effect.STORE, Effect.CHILD})

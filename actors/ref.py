@@ -35,6 +35,7 @@ class Receipt:
         state: as last known here; the last four are final.
         error: why a posted message was refused, or why nobody knows (`InDoubt`, while it is pending), or None.
         reason: why it is dead, or None.
+        staged: it is sent with the result of the `store` call that made it.
         turn: that consumed it, or None. skipped: ids of the calls that it ended, an interrupting steer, as it entered.
     """
 
@@ -47,6 +48,7 @@ class Receipt:
         self.reason: str | None = None
         self.turn: TurnId | None = None
         self.skipped: tuple[CallId, ...] = ()
+        self.staged = False
         self._decided: trio.Event | None = None
 
     async def wait_accepted(self) -> None:
@@ -54,7 +56,10 @@ class Receipt:
 
         Raises:
             MailboxError, StoreError: it was refused, and stands nowhere. InDoubt: the store does not say.
+            UsageError: it is staged: its sender has to return first.
         """
+        if self.staged and self.state is ReceiptState.PENDING:
+            raise UsageError(f"{self.id} is staged by a tool with effect='store': it is sent with the call's result")
         while self.state is ReceiptState.PENDING and self.error is None:
             self._decided = self._decided or trio.Event()
             await self._decided.wait()

@@ -19,7 +19,6 @@ from .callview import CallOutcome
 from .content import Text, Trust, text_of
 from .guarding import goes_on, safely_told
 from .results import Given, Keep, Output
-from .tools import Effect
 from .transcript import ResultStatus
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from .calling import Context
     from .callview import CallView
     from .frames import Frames
+    from .tools import Effect
     from .waiting import Frame
 
 Run: TypeAlias = "Callable[[dict[str, object] | None], Awaitable[object]]"
@@ -207,7 +207,7 @@ class Runner:
 
 
 def _may_have(effect: Effect) -> str:
-    return "" if effect is Effect.PURE else " It may have taken effect: check before you repeat it."
+    return "" if effect.harmless else " It may have taken effect: check before you repeat it."
 
 
 def beginning(outcome: CallOutcome, chars: int) -> str:

@@ -31,9 +31,14 @@ class Effect(enum.StrEnum):
     PURE = "pure"
     """Nothing."""
     STORE = "store"
-    """Only our store, inside the commit that settles the call."""
+    """Only our store: what it sends, starts and keeps is staged, and lands in the commit that settles the call."""
     CHILD = "child"
     """The runtime's own: it waits for a child agent, and waits again after a restart."""
+
+    @property
+    def harmless(self) -> bool:
+        """Whether nothing is done where a call is cut: nothing outside, and in the store only with its result."""
+        return self is Effect.PURE or self is Effect.STORE
 
 
 class ToolOptions(TypedDict, total=False):

@@ -44,10 +44,10 @@ from .inputs import (
     SuspendAsked,
     check_place,
 )
-from .keeping import drained, keep
 from .messages import Status
 from .moves import Admit, Ask, CallHook, Look, Step, Tell, TurnState, nothing_owed, opened
 from .points import Point
+from .staging import keep, landing, refused
 from .transcript import NoteRecord
 from .usage import NO_USAGE, NOTHING, Amounts
 
@@ -92,7 +92,7 @@ def step(state: TurnState, event: Input) -> Step:
         case SuspendAsked():
             return _suspend(state, event)
         case CommitFailed():
-            return commit_failed(state, event)
+            return refused(state, event) or commit_failed(state, event)
         case CompactAsked():
             return compacting.asked(state)
         case Summarised():
@@ -365,18 +365,18 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
     before = state.calls
     calls = batch.settle(before, turn, event.outcomes)
     ended = tuple([call for call, was in zip(calls, before, strict=True) if call is not was])
-    keep(state, event.outcomes)
     state.calls, state.failures = calls, bounds.count_failures(state, ended)
+    keep(state, before, event.outcomes)
     tells = settled_tells(ended)
     started: tuple[CallView, ...] = ()
     if not state.suspending:
         if batch.finished(calls):
             return batch_over(state, (), tells)
         started = parking.start_more(state)
-    rows = rows_of(state, (*ended, *started))
+    rows = (*landing(state), *rows_of(state, (*ended, *started)))
     if parking.idle(state):
         return parking.park(state, rows, event.now, tells)
-    return Step(state, (*rows, *drained(state)), (*tells, *starting(started)))
+    return Step(state, rows, (*tells, *starting(started)))
 
 
 # -- failures, aborts, leaving -----------------------------------------------------------------------------------

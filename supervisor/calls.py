@@ -10,10 +10,13 @@ import trio
 from actors.calling import Context
 from actors.conversation import Conversation
 from actors.errors import UsageError
+from actors.evolve import evolve
 from actors.happenings import ToolLate, ToolProgress, ToolStuck
 from actors.ids import tree_of
 from actors.ref import AgentRef
 from actors.running import Room, Running, beginning
+from actors.tools import Effect
+from actors.transcript import ResultStatus
 
 from .pages import read_page
 from .starting import Start
@@ -60,12 +63,16 @@ class Calls:
 
     def start(self, call: CallView, frame: Frame, deliver: DeliverCall, around: Around | None) -> None:
         """Run a call."""
+        staging, stage = self._parts.staging, None
+        if call.tool is not None and call.tool.effect is Effect.STORE:
+            stage = staging.open(self, call.block.id, call.block.name)
         running = Running(call, frame)
         self.running[call.block.id] = running
 
         def delivered(outcome: CallOutcome) -> None:
             self.running.pop(call.block.id, None)
-            deliver(outcome)
+            staged = staging.returned(call.block.id, good=outcome.status is ResultStatus.OK)
+            deliver(evolve(outcome, staged=staged) if staged else outcome)
             self._moves()
 
         def late(outcome: CallOutcome) -> None:
@@ -75,7 +82,7 @@ class Calls:
         left = [other for other in self._still_running() if _share(other.call, call)]
         if left:
             around = self._behind(left, frame, around)
-        context = Context(self, call.block.id, call.block.name)
+        context = Context(self, call.block.id, call.block.name, stage)
         self._parts.runner.start(running, context, self._room, deliver=delivered, late=late, around=around)
         self._moves()
 
@@ -86,6 +93,7 @@ class Calls:
             if running is not None:
                 running.left_behind = True
                 running.scope.cancel()
+            self._parts.staging.vanish(call, "its call was cut, or refused")
         self._moves()
 
     def _moves(self) -> None:

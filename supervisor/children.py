@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.changes import AgentRow, Enqueue, Put
-from actors.content import Pinned
 from actors.errors import Aborted, Conflict, Unfinished, UsageError
-from actors.happenings import AgentStarted
-from actors.ids import AgentId, MessageId, child_path, ordinal_of, tree_of
-from actors.messages import Envelope, Lane, Status
+from actors.ids import AgentId, child_path, ordinal_of, tree_of
+from actors.messages import Status
 from actors.ref import AgentRef
 from actors.tools import Effect, Tool, toolbox
 
-from .budgets import write_budget
+from .births import new
 from .starting import Start, Started
 
 if TYPE_CHECKING:
@@ -29,6 +26,7 @@ if TYPE_CHECKING:
 
     from .parts import Parts
     from .roster import Place
+    from .staging import Birth
 
 TASK_SCHEMA: Final = {
     "type": "object",
@@ -110,65 +108,54 @@ class Children:
 
     async def _found(self, path: AgentId, start: Start) -> Started:
         self._keys[start.parent, start.key or ""] = path
-        actor = await self._parts.kernel.resident(path)
-        if actor.row.task_digest != start.task_digest():
+        birth = self._parts.staging.birth(path)
+        row = birth.row if birth is not None else (await self._parts.kernel.resident(path)).row
+        if row.task_digest != start.task_digest():
             msg = (
                 f"the key {start.key!r} was used for another task ({path}); the same key means the same task:"
                 " give another key, or send() to that agent"
             )
             raise UsageError(msg)
-        actor.wake()
+        if birth is None:
+            self._parts.kernel.actors[path].wake()
         return Started(path, None)
 
     async def _make(self, start: Start, place: Place) -> Started:
         kernel = self._parts.kernel
+        stage = self._parts.staging.here()
+        if stage is not None and stage.agent != start.parent:
+            raise UsageError("a tool with effect='store' starts children of its own agent only: use ctx.start()")
         path = await self._next_path(start.parent, start.agent.name, start.call)
         if start.key is not None:
             self._keys[start.parent, start.key] = path
         try:
             if not start.parent:
                 await kernel.own(tree_of(path))
-            return await self._commit(start, path, place)
+            birth = new(self._parts, start, path, place, forget=lambda: self._forget(start))
+            if stage is None:
+                await self._commit(start, birth)
+            else:
+                stage.bear(birth)
+            if start.agent.children:
+                self._childless.add(path)  # made here: no child of it is in the store that we did not start
+            return Started(path, birth.task)
         except BaseException:
-            if start.key is not None:
-                self._keys.pop((start.parent, start.key), None)
+            self._forget(start)
             raise
 
-    async def _commit(self, start: Start, path: AgentId, place: Place) -> Started:
-        kernel = self._parts.kernel
-        budget = start.budget if start.budget is not None else start.agent.budget
-        row = AgentRow(
-            agent=path,
-            parent=start.parent,
-            name=start.agent.name,
-            digest=start.agent.digest,
-            budget=write_budget(budget),
-            key=start.key,
-            task_digest=start.task_digest(),
-            background=start.background,
-            started_by=start.call,
-        )
-        operations: tuple[Put | Enqueue, ...] = (Put(row, fresh=True),)
-        content, message = start.content(), None
-        if content is not None:
-            message = task_message(path)
-            sender = AgentId(start.parent) if start.parent else None
-            pinned = isinstance(start.task, Pinned)
-            envelope = Envelope(message, path, Lane.SEND, content, sender, pinned=pinned)
-            operations = (*operations, Enqueue(envelope, start.agent.limits.send))
-        models = self._parts.models_of(start.agent)
-        told = {"name": start.agent.name, "model": models[0].id if models else "", "key": start.key or ""}
-        self._parts.ledger.open(path, start.parent, budget, place=place)
-        kernel.settle_in_new(row, start.agent)
-        if start.agent.children:
-            self._childless.add(path)  # made here: no child of it is in the store that we did not start
+    def _forget(self, start: Start) -> None:
+        if start.key is not None:
+            self._keys.pop((start.parent, start.key), None)
+
+    async def _commit(self, start: Start, birth: Birth) -> None:
+        kernel, path = self._parts.kernel, birth.path
+        kernel.settle_in_new(birth.row, start.agent)
         try:
-            await kernel.commit(tree_of(path), operations, first=lambda: kernel.tell(path, AgentStarted, told))
+            await kernel.commit(tree_of(path), birth.operations, first=birth.born)
         except BaseException:
             kernel.actors.pop(path, None)
             self._parts.ledger.ended(path)  # it was opened above
             raise
-        return Started(path, message)
 
     def reserve(self, parent: AgentId, name: str, call: CallId) -> None:
         """Give the child that a call is about to start its ordinal now: in call order, whatever order tasks run in."""
@@ -246,8 +233,3 @@ class Children:
     def ref(self, path: AgentId) -> AgentRef:
         """A handle."""
         return AgentRef(self._parts.desk, path)
-
-
-def task_message(path: AgentId) -> MessageId:
-    """The id of an agent's first task: made of its path, so that its report is found again."""
-    return MessageId(f"t-{path}")

@@ -53,16 +53,19 @@ class SupervisorDesk(Reading):
 
     async def ask(self, path: AgentId, letter: Letter, timeout_s: float | None) -> Report:
         """Send, and wait for the reply."""
+        self._parts.staging.may_not_wait("ask")
         return await self._parts.awaiting.ask(path, letter, timeout_s)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
     async def wait_any(self, waited: Sequence[AgentRef | Receipt]) -> tuple[int, Report]:
         """The first report of several."""
+        self._parts.staging.may_not_wait("wait for a report")
         return await self._parts.awaiting.wait_any(waited)
 
     async def wait_idle(self, path: AgentId) -> None:
         """No turn runs and none is requested."""
+        self._parts.staging.may_not_wait("wait_idle")
         actor = await self._parts.kernel.resident(path)
         if actor.active or actor.owes:
             stopped = self._parts.lives[path].stopped(actor)
@@ -85,6 +88,7 @@ class SupervisorDesk(Reading):
 
     async def wait_aborted(self, path: AgentId) -> None:
         """Until it has unwound."""
+        self._parts.staging.may_not_wait("wait_aborted")
         await self._parts.stopping.wait_aborted(path)
 
     async def compact(self, path: AgentId) -> None:
@@ -94,6 +98,7 @@ class SupervisorDesk(Reading):
 
     async def wait_compacted(self, path: AgentId) -> None:
         """Until that is done, or came to nothing."""
+        self._parts.staging.may_not_wait("wait_compacted")
         actor = await self._parts.kernel.resident(path)
         if actor.compacting:
             await self._parts.replies.wait_condition(path, Need.STEP)
@@ -108,6 +113,7 @@ class SupervisorDesk(Reading):
 
     async def wait_closed(self, path: AgentId) -> None:
         """Until it is closed."""
+        self._parts.staging.may_not_wait("wait_closed")
         await self._parts.closing.wait_closed(path)
 
     async def kill(self, path: AgentId, reason: str) -> None:

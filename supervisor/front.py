@@ -12,8 +12,8 @@ from actors.happenings import AgentSuspended
 from actors.ids import AgentId, MessageId, name_of, tree_of
 from actors.ref import AgentRef
 
+from .births import task_message
 from .budgets import grant_row
-from .children import task_message
 from .letters import Letters
 from .roster import TOP
 from .starting import Start

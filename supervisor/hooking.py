@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-import trio
-
 from actors.calling import Kv
-from actors.changes import Erase, KvRow, Put
 from actors.conversation import Conversation, Window
 from actors.errors import CallboardError, UsageError
 from actors.guarding import goes_on, safely_told, speaks
@@ -21,6 +18,7 @@ from actors.points import Point
 from actors.tools import toolbox
 from actors.waiting import Frame
 
+from .staging import Stage
 from .wrapping import wrapper
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
     from actors.agent import Agent
     from actors.callview import CallView
-    from actors.changes import AgentRow, Operation
+    from actors.changes import AgentRow
     from actors.happenings import Event
     from actors.hosting import DeliverHook
     from actors.ids import AgentId
@@ -40,42 +38,6 @@ if TYPE_CHECKING:
 
 
 _DECIDE: Final = frozenset({Point.PREPARE, Point.MODEL_CHANGED})
-
-
-@final
-class Stage:
-    """What a hook writes beside a commit: kept until it lands with it. Over when the hook is (HOK-3)."""
-
-    def __init__(self, host: Calls) -> None:
-        self._host = host
-        self._open = True
-        self._written: list[Operation] = []
-        self.agent: AgentId = host.agent
-
-    async def read_kv(self, scope: str) -> dict[str, str]:
-        """The values of a scope, with what was staged."""
-        values = await self._host.read_kv(scope)
-        for operation in self._written:
-            match operation:
-                case Put(row=KvRow(scope=where, key=key, value=value)) if where == scope:
-                    values[key] = value
-                case Erase(prefix=(_, where, key)) if where == scope:
-                    values.pop(key, None)
-                case _:
-                    pass
-        return values
-
-    async def write_kv(self, operations: tuple[Operation, ...]) -> None:
-        """Stage values."""
-        await trio.lowlevel.checkpoint()
-        if not self._open:
-            raise UsageError("this store was a hook's, whose writes landed with the change of model; the hook is over")
-        self._written += operations
-
-    def end(self) -> tuple[Operation, ...]:
-        """The hook is over. Returns what it staged."""
-        self._open = False
-        return tuple(self._written)
 
 
 def _always() -> bool:
@@ -141,7 +103,7 @@ class Hooking:
 
     async def _hand_over(self, wanted: Callable[[], bool]) -> HookReturned:
         """Have the note written; what is written beside it lands with the change or not at all (HOK-3)."""
-        self._note, self._stage = "", Stage(self._calls)
+        self._note, self._stage = "", Stage(self._calls, "the hook")
         try:
             error = await self._guarded(Point.MODEL_CHANGED, *self.change, wanted=wanted)
             return HookReturned(self._parts.kernel.now(), error, None, self._note, self._stage.end())
@@ -206,19 +168,25 @@ class Hooking:
         if len(letters) < len(sent):
             await self._parts.desk.compact(self._path)
 
-    def _moment(self) -> Moment:
-        row = self._row()
+    def _moment(self, stage: Stage | None = None) -> Moment:
+        row, values = self._row(), stage or self._stage or self._calls
         return Moment(
             self._path,
             max(row.runs, 1),
             max(row.turns, 1),
             self._calls.conversation(),
-            Kv(self._stage or self._calls, "agent"),
-            Kv(self._stage or self._calls, run_id(self._path, max(row.runs, 1))),
+            Kv(values, "agent"),
+            Kv(values, run_id(self._path, max(row.runs, 1))),
             self._calls,
         )
 
     def around(self, call: CallView) -> Around | None:
         """The wrapper of a call, or None where the agent wraps none (TOL-13)."""
         method = method_of(self._hooks, AROUND)
-        return None if method is None else wrapper(method, self._moment, call, self._tell)
+        if method is None:
+            return None
+
+        def moment() -> Moment:
+            return self._moment(self._parts.staging.of(call.block.id))  # it is the call's own code
+
+        return wrapper(method, moment, call, self._tell)

@@ -214,6 +214,7 @@ class Life:
     def passive(self, actor: Actor) -> None:
         """It has no task now; those who waited for idleness go on."""
         parts = self._parts
+        parts.staging.forget(actor.path)
         if not actor.owes:
             parts.ledger.ended(actor.path)
             if actor.last is not None:

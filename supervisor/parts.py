@@ -24,6 +24,7 @@ from actors.watching import Board
 from .kernel import Kernel
 from .ledger import Ledger
 from .replies import Replies
+from .staging import Staging
 from .waits import WaitGraph
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Posting(Protocol):
     def post(self, path: AgentId, letter: Letter) -> Receipt: ...
     async def flush(self, path: AgentId) -> None: ...
     async def withdraw(self, receipt: Receipt) -> bool: ...
+    def placed(self, receipt: Receipt, value: object) -> Receipt: ...
     def pending(self) -> bool: ...
 
 
@@ -212,6 +214,9 @@ class Parts:
     lives: dict[AgentId, Living] = attrs.field(factory=dict)
     leaving: str | None = None
     left: bool = False
+    staging: Staging = attrs.field(
+        init=False, default=attrs.Factory(lambda self: Staging(self.frames), takes_self=True)
+    )
     post: Posting = attrs.field(init=False)
     desk: Desk = attrs.field(init=False)
     children: Parenting = attrs.field(init=False)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from actors.letters import Letter
 
     from .parts import Parts
+    from .staging import Stage
 
 MAX_POSTS: Final = 1_000
 """How many posts of one agent may be on their way at once."""
@@ -66,7 +67,23 @@ class Post:
         self._parts.check_open()
         await self.flush(path)
         envelopes = tuple([self._envelope(path, letter) for letter in letters])
-        return await self._accept(path, envelopes)
+        stage = self._parts.staging.here()
+        if stage is None:
+            return await self._accept(path, envelopes)
+        await trio.lowlevel.checkpoint()
+        return self._stage(stage, path, envelopes)
+
+    def _stage(self, stage: Stage, path: AgentId, envelopes: tuple[Envelope, ...]) -> tuple[Receipt, ...]:
+        """Messages of a `store` call: they are accepted with its result, or not at all; what is known is said now."""
+        for envelope in envelopes:
+            self._check_now(path, envelope)
+        receipts = []
+        for envelope in envelopes:
+            receipt = Receipt(self._parts.desk, envelope.id, path, ReceiptState.PENDING)
+            self._parts.kernel.receipts[receipt.id] = receipt
+            stage.sent(Enqueue(envelope, self._bound(path, envelope.lane)), receipt)
+            receipts.append(receipt)
+        return tuple(receipts)
 
     async def _accept(
         self, path: AgentId, envelopes: tuple[Envelope, ...], known: tuple[Receipt, ...] = ()
@@ -78,9 +95,10 @@ class Post:
             self._parts.kernel.receipts[receipt.id] = receipt  # before the commit: a turn may consume at once
         operations = tuple([Enqueue(envelope, self._bound(path, envelope.lane)) for envelope in envelopes])
         values = await self._parts.kernel.commit(tree_of(path), operations, fenced=False)
-        return tuple([self._placed(receipt, value) for receipt, value in zip(receipts, values, strict=True)])
+        return tuple([self.placed(receipt, value) for receipt, value in zip(receipts, values, strict=True)])
 
-    def _placed(self, receipt: Receipt, value: object) -> Receipt:
+    def placed(self, receipt: Receipt, value: object) -> Receipt:
+        """The receipt of a message that was accepted."""
         assert isinstance(value, Placed), "Enqueue returns the place"
         if value.again:  # ACC-7: the first acceptance's receipt
             first = self._parts.kernel.receipts.get(value.message)
@@ -103,6 +121,10 @@ class Post:
             UsageError: this is another thread than the supervisor's, or the supervisor was left.
         """
         self._check_here(path)
+        if self._parts.staging.here() is not None:
+            raise UsageError(
+                f"post() to {path} from a tool with effect='store': use `await ctx.send()`, which is staged"
+            )
         envelope = self._envelope(path, letter)
         self._check_now(path, envelope)
         receipt = Receipt(self._parts.desk, envelope.id, path, ReceiptState.PENDING)

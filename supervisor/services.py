@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import trio
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .calls import Calls
     from .hooking import Hooking
     from .parts import Parts
+    from .staging import Stage
 
 
 _OF_AN_ATTEMPT: Final[frozenset[type[Event]]] = frozenset({ResponseEnded, RequestFailed})
@@ -48,8 +50,15 @@ CHARGED_US: Final = 10_000
 """How many active microseconds are charged at once."""
 
 
-def _is_report(operation: Operation) -> bool:
-    return isinstance(operation, Enqueue) and operation.envelope.purpose is Purpose.REPORT
+def _is_report(operation: Operation, closed: AgentClosed) -> bool:
+    """Whether it is the report that a parent takes no more."""
+    sent = operation.envelope if isinstance(operation, Enqueue) else None
+    return sent is not None and sent.purpose is Purpose.REPORT and sent == closed.message
+
+
+def _land(stages: tuple[Stage, ...]) -> None:
+    for stage in stages:
+        stage.land()
 
 
 def _unknown_type(key: str) -> UsageError:
@@ -146,13 +155,19 @@ class Services:
 
     async def commit(self, operations: tuple[Operation, ...]) -> Values:
         """Make operations durable, then true in memory; active seconds are charged with the row that counts them."""
+        staging = self._parts.staging
+        landing = staging.landing(operations)
+        first = partial(_land, landing) if landing else None
         try:
-            values = await self._kernel.commit(self._tree, operations)
-        except AgentClosed:
-            rest = tuple(operation for operation in operations if not _is_report(operation))
+            values = await self._kernel.commit(self._tree, operations, first=first)
+        except AgentClosed as closed:
+            rest = tuple(operation for operation in operations if not _is_report(operation, closed))
             if len(rest) == len(operations):
                 raise
-            values = await self._kernel.commit(self._tree, rest)  # the parent is gone: the report has no reader
+            operations = rest  # the parent is gone: the report has no reader
+            values = await self._kernel.commit(self._tree, operations, first=first)
+        if landing:
+            staging.landed(landing, operations, values, self._parts.post.placed)
         standing = self._parts.standing
         if standing.any:  # its loop will wait again; then it may be only for such as stand still
             self._token.run_sync_soon(standing.look, self.agent, idempotent=True)

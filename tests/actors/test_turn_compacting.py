@@ -24,7 +24,7 @@ from actors.compaction import (
 from actors.content import Trust
 from actors.errors import Broken, Conflict, ContextOverflow, InternalError, NotCompacted, Unavailable
 from actors.happenings import CompactionEnded, CompactionStarted, RequestFailed, TurnEnded, TurnStarted
-from actors.inputs import Begin, Failed, Looked, MustWait, NotAdmitted, Phase, Responded
+from actors.inputs import Begin, Cut, Failed, Looked, MustWait, NotAdmitted, Phase, Responded
 from actors.messages import Lane, Purpose, Status
 from actors.moves import Abandon, Admit, CutStream, Look, Over, StartCall
 from actors.points import TurnSpec
@@ -594,3 +594,12 @@ def test_an_abort_behind_a_compaction_rejects_nothing() -> None:
     summary(drive)
     drive.cut("enough")
     assert over(drive) == [None]
+
+
+def test_rec_1_core_a_turn_that_is_open_for_a_compaction_never_takes_mail() -> None:
+    """An abort of it that another was faster with stops it: it once went on to the mailbox, and asked as a turn."""
+    waits = alone()
+    waits.give(MustWait(waits.now))
+    waits.fail(Cut(waits.now, (steer("abort"),), "enough"), Conflict("another was faster"))
+    assert waits.over.suspended == "store"
+    assert waits.all(Look) == []

@@ -18,12 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from actors.agent import Drain
 from actors.budget import Limits
 from actors.callview import CallOutcome
-from actors.changes import CallState
+from actors.changes import CallState, Enqueue, KvRow, Put
 from actors.compaction import CompactAsked, NotSummarised, Summarised, plan
 from actors.content import Text
 from actors.errors import Broken, ContextOverflow, InternalError, UsageError
 from actors.evolve import evolve
-from actors.ids import CallId
+from actors.ids import AgentId, CallId, MessageId
 from actors.inputs import (
     Admitted,
     Begin,
@@ -39,18 +39,21 @@ from actors.inputs import (
     Responded,
     SuspendAsked,
 )
-from actors.messages import Lane, ReceiptState, Selection, Verdict
+from actors.messages import Envelope, Lane, LaneBound, ReceiptState, Selection, Verdict
 from actors.points import Point, TurnSpec
 from actors.ports import Response, Served, WireCall
+from actors.tools import Effect
 from actors.transcript import ReasoningBlock, ResultStatus, Stop, TextBlock
 from actors.turn import step
 from actors.usage import Amounts, Usage
-from tests.actors.turnkit import HELD, SPENT, TOOLS, exhausted
+from tests.actors.turnkit import AGENT, HELD, SPENT, TOOLS, exhausted
 from tests.actors.turnsim import NUMBER, Sim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actors.callview import CallView
+    from actors.changes import Operation
     from actors.moves import TurnState
 
 SEARCH = int(os.environ.get("CALLBOARD_SEARCH", "1"))
@@ -287,10 +290,14 @@ class TurnMachine(RuleBasedStateMachine):
     def outcomes(self, picks: list[int], status: ResultStatus) -> tuple[CallOutcome, ...]:
         """What some of the running calls gave; they do not run any more."""
         running = list(self.sim.running)
-        found = dict.fromkeys(running[pick % len(running)] for pick in picks)
+        found = {call: self.sim.running[call] for call in (running[pick % len(running)] for pick in picks)}
         for call in found:
             del self.sim.running[call]
-        return tuple(CallOutcome(call, status, (Text(f"of {call}"),)) for call in found)
+        refused = 3 in picks
+        return tuple(
+            CallOutcome(call, status, (Text(f"of {call}"),), staged=staged(view, status, refused=refused))
+            for call, view in found.items()
+        )
 
     @precondition(lambda self: bool(self.sim.awaiting))
     @rule(number=st.integers(0, 3), verdict=VERDICT, fault=FAULT)
@@ -360,6 +367,15 @@ class TurnMachine(RuleBasedStateMachine):
         if abort and fault is None:
             assert sim.state.phase is Phase.OVER
         assert not sim.running
+
+
+def staged(call: CallView, status: ResultStatus, *, refused: bool) -> tuple[Operation, ...]:
+    """What a call has written beside its result: nothing, unless it is a `store` call that did not fail."""
+    if call.tool is None or call.tool.effect is not Effect.STORE or status is not ResultStatus.OK:
+        return ()
+    lands = Put(KvRow(AGENT, "agent", call.block.id, "1"))
+    nowhere = Envelope(MessageId(f"m-{call.block.id}"), AgentId(f"{AGENT}/nobody"), Lane.SEND, (Text("hear me"),))
+    return (lands, Enqueue(nowhere, LaneBound())) if refused else (lands,)
 
 
 def refused_out_of_place(state: TurnState) -> None:

@@ -52,7 +52,7 @@ def recovered(*calls: CallView, **limits: Any) -> Drive:
     return drive
 
 
-@pytest.mark.parametrize("tool", ["write", "note", "deploy", "gone"])
+@pytest.mark.parametrize("tool", ["write", "deploy", "gone"])
 def test_tol_3_core_a_started_once_call_is_settled_unknown_and_never_started_again(tool: str) -> None:
     """Nobody saw its end: the model is told, and decides."""
     drive = recovered(view(0, tool, STARTED))

@@ -197,7 +197,7 @@ class Drive:
         assert failed.commit
         ticket = None if failed.state.ticket is self.state.ticket else failed.state.ticket
         error = Unavailable("no disk") if error is None else error
-        self.made = made = step(self.state, CommitFailed(self.now, error, ticket))
+        self.made = made = step(self.state, CommitFailed(self.now, error, ticket, event))
         self.state = made.state
         self.actions += made.actions
         return made

@@ -32,6 +32,7 @@ from actors.messages import Decision, Envelope, Lane, LaneBound, Purpose, Queued
 from actors.output import output_spec
 from actors.poison import last_try
 from actors.selection import OWN, Choice
+from actors.staging import REFUSED
 from actors.tools import Effect, tool, toolbox
 from actors.transcript import (
     MessageRecord,
@@ -68,7 +69,7 @@ def erase(path: str = "") -> str:
 
 
 BOX = toolbox([*TOOLS.values(), erase])
-REPEATABLE = frozenset({Effect.PURE, Effect.IDEMPOTENT})
+REPEATABLE = frozenset({Effect.PURE, Effect.IDEMPOTENT, Effect.STORE})
 
 
 def at_once(coroutine: Coroutine[object, object, R]) -> R:
@@ -186,8 +187,10 @@ class Sim:
         self.spent += opened.held
         last = self.in_force.last
         blocks = last.calls if isinstance(last, ResponseRecord) else ()
-        assert all(block.id in self.rows for block in blocks), "TOL-2: every call of an open batch has its row"
-        calls = tuple(approving.found(block, self.rows[block.id], BOX) for block in blocks)
+        for block in blocks:
+            tool = BOX.get(block.name)
+            assert block.id in self.rows or (tool is not None and tool.effect is Effect.STORE), "TOL-2: it has its row"
+        calls = tuple(approving.found(block, self.rows.get(block.id), BOX) for block in blocks)
         output = NUMBER if opened.output is not None else None
         self.state = moves.TurnState(self.spec, found, len(records), new_run=False, output=output, unknown=unknown)
         response = last if isinstance(last, ResponseRecord) else None
@@ -274,7 +277,7 @@ class Sim:
             except CallboardError as error:
                 self.spent -= cost_of(before, event)  # nothing of it is written; what is, is read again
                 ticket = None if made.state.ticket is before.ticket else made.state.ticket
-                made = step(before, inputs.CommitFailed(self.now, error, ticket))
+                made = step(before, inputs.CommitFailed(self.now, error, ticket, event))
                 assert made.commit == ()
         self.state = made.state
         for action in made.actions:
@@ -319,6 +322,8 @@ class Sim:
                     self.running.pop(call_id, None)
             case moves.CutStream():
                 pass
+            case moves.Again(event=event):
+                self.take(event)
             case moves.Abandon(ticket=ticket):
                 assert self.tickets[str(ticket)] == "held", "TURN-3"
                 self.tickets[str(ticket)] = "abandoned"
@@ -345,7 +350,8 @@ class Sim:
         elif told.event in (ToolStarted, ToolEnded):
             self.told[told.event.__name__, str(told.values["call"])] += 1
             if told.event is ToolEnded:
-                assert self.told["ToolEnded", str(told.values["call"])] == 1
+                corrected = str(told.values["text"]).startswith(REFUSED)  # what it had staged was refused as it landed
+                assert self.told["ToolEnded", str(told.values["call"])] <= 1 + corrected
 
     def summarise(self, action: Summarise) -> None:
         """A summary is asked for on a settled conversation, and what it holds is in the row (CMP-1, BUD-7)."""
@@ -382,10 +388,14 @@ class Sim:
 
     def start(self, call: callview.CallView) -> None:
         """A call starts only from its row, and a once call once in its life."""
-        found, tool = self.rows[call.block.id], call.tool
-        assert found.state is CallState.STARTED, "TOL-3: on disk before it starts"
-        assert found.tries == call.tries
+        found, tool = self.rows.get(call.block.id), call.tool
         assert tool is not None
+        if tool.effect is Effect.STORE:
+            assert found is None or (found.asking is not None and found.state is CallState.PLANNED), "nothing of it is"
+        else:
+            assert found is not None
+            assert found.state is CallState.STARTED, "TOL-3: on disk before it starts"
+            assert found.tries == call.tries
         assert call.block.id not in self.running
         batch = call.block.id.rpartition(".")[0]
         unknown = {
@@ -481,10 +491,16 @@ class Sim:
             for call in state.calls:
                 assert (call.state is CallState.STARTED) == (call.block.id in self.running)
                 unknown = call.result is not None and call.result.status is ResultStatus.UNKNOWN
-                assert self.rows[call.block.id].state is (CallState.UNKNOWN if unknown else call.state)
+                found = self.rows.get(call.block.id)
+                if call.tool is None or call.tool.effect is not Effect.STORE or call.result is not None:
+                    assert found is not None
+                    assert found.state is (CallState.UNKNOWN if unknown else call.state)
+                else:
+                    assert found is None or found.state in (CallState.PLANNED, CallState.AWAITING)
             assert self.running or self.awaiting, "a batch under way has something that it waits for"
         elif state.phase is not Phase.OVER and state.response is None:
             assert problems([*self.stored.records, *state.pending]) == [], "TURN-2"
+        self.check_staged()
         if self.stored.row.open is None:
             for found in self.rows.values():
                 assert found.result is not None
@@ -492,6 +508,14 @@ class Sim:
             assert problems(self.stored.records) == []
             results = [record for record in self.stored.records if isinstance(record, ResultRecord)]
             assert len({record.call for record in results}) == len(results)
+
+    def check_staged(self) -> None:
+        """HOK-3, TOL-3: what a call staged is in the store if its good result is, and else nothing of it is."""
+        kept = {key for _, key in self.store._tables.kv.get(AGENT, {})}
+        results = [record for record in self.stored.records if isinstance(record, ResultRecord)]
+        results += [found.result for found in self.rows.values() if found.result is not None]
+        good = {result.call for result in results if result.status is ResultStatus.OK and result.name == "note"}
+        assert kept == good
 
 
 AMOUNTS = ("input_tokens", "output_tokens", "cost", "model_calls", "tool_calls", "active_us")

@@ -19,7 +19,7 @@ ANSWERING = "actors/answering.py"
 BATCHING, CUTTING, ANSWERS = "actors/batching.py", "actors/cutting.py", "actors/answers.py"
 COMPACTING, COMPACTION, SELECTING = "actors/compacting.py", "actors/compaction.py", "actors/selecting.py"
 MAILBOX, EVOLVE, PARKING = "actors/mailbox.py", "actors/evolve.py", "actors/parking.py"
-POISON = "actors/poison.py"
+POISON, STAGING = "actors/poison.py", "actors/staging.py"
 RECOVERING, BOUNDS = "actors/recovering.py", "actors/bounds.py"
 
 MUTANTS = (
@@ -60,9 +60,25 @@ MUTANTS = (
         "TOL-3 effect before record: later starts", TURN, "rows_of(state, (*ended, *started))", "rows_of(state, ended)"
     ),
     Mutant("TOL-4 results kept late", TURN, "rows_of(state, (*ended, *started))", "rows_of(state, started)"),
-    Mutant("TOL-3 once runs again", BATCH, "frozenset({Effect.ONCE, Effect.STORE})", "frozenset({Effect.STORE})"),
-    Mutant("TOL-3 store runs again", BATCH, "frozenset({Effect.ONCE, Effect.STORE})", "frozenset({Effect.ONCE})"),
-    Mutant("TOL-3 pure does not run again", BATCH, "frozenset({Effect.ONCE, Effect.STORE})", "frozenset(Effect)"),
+    Mutant("TOL-3 once runs again", BATCH, "call.tool.effect is Effect.ONCE", "False"),
+    Mutant("TOL-3 store does not run again", BATCH, "is Effect.ONCE:", "in (Effect.ONCE, Effect.STORE):"),
+    Mutant("TOL-3 pure does not run again", BATCH, "call.tool.effect is Effect.ONCE", "True"),
+    Mutant(
+        "TOL-3 a store call is on disk as started", BATCHING, "call.asking is not None or not _unseen(call)", "True"
+    ),
+    Mutant(
+        "TOL-3 an approved store call is on disk as started", BATCHING, "if started else call", "if False else call"
+    ),
+    Mutant("TOL-3 staged writes lost", ENDING, "(*state.staged, *staging.land(state))", "state.staged"),
+    Mutant("TOL-3 staged writes lost in a batch under way", TURN, "(*landing(state), *rows", "(*rows"),
+    Mutant(
+        "TOL-3 staged writes of a cut batch lost",
+        CUTTING,
+        "        staging.keep(state, state.calls, event.outcomes)\n",
+        "",
+    ),
+    Mutant("TOL-3 a refused stage stops the turn", TURN, "refused(state, event) or commit", "commit"),
+    Mutant("TOL-3 a refused stage is a good result", STAGING, "record.call in fault", "False"),
     Mutant("TOL-3 try not counted", BATCH, "tries=call.tries + 1", "tries=call.tries"),
     Mutant("TOL-3 unknown row erased", BATCHING, " and not _unknown(call)", ""),
     Mutant("TOL-3 recovery does not start again", RECOVERING, "*starting((*again, *started)))", "*starting(started))"),

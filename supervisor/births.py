@@ -1,0 +1,68 @@
+"""A new agent before it is committed: its row, its task, its account; and what becomes true as it lands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.changes import AgentRow, Enqueue, Put
+from actors.content import Pinned
+from actors.happenings import AgentStarted
+from actors.ids import AgentId, MessageId
+from actors.messages import Envelope, Lane
+
+from .budgets import write_budget
+from .staging import Birth
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .parts import Parts
+    from .roster import Place
+    from .starting import Start
+
+
+def new(parts: Parts, start: Start, path: AgentId, place: Place, *, forget: Callable[[], None]) -> Birth:
+    """A new agent, with its account open; it is committed now, or with the result of the call that stages it.
+
+    `forget`: takes back what is known of it by its key.
+    """
+    kernel, ledger = parts.kernel, parts.ledger
+    budget = start.budget if start.budget is not None else start.agent.budget
+    row = AgentRow(
+        agent=path,
+        parent=start.parent,
+        name=start.agent.name,
+        digest=start.agent.digest,
+        budget=write_budget(budget),
+        key=start.key,
+        task_digest=start.task_digest(),
+        background=start.background,
+        started_by=start.call,
+    )
+    operations: tuple[Put | Enqueue, ...] = (Put(row, fresh=True),)
+    content, message = start.content(), None
+    if content is not None:
+        message = task_message(path)
+        sender = AgentId(start.parent) if start.parent else None
+        envelope = Envelope(message, path, Lane.SEND, content, sender, pinned=isinstance(start.task, Pinned))
+        operations = (*operations, Enqueue(envelope, start.agent.limits.send))
+    models = parts.models_of(start.agent)
+    told = {"name": start.agent.name, "model": models[0].id if models else "", "key": start.key or ""}
+    ledger.open(path, start.parent, budget, place=place)
+
+    def born() -> None:
+        if path not in kernel.actors:
+            kernel.settle_in_new(row, start.agent)
+        kernel.tell(path, AgentStarted, told)
+
+    def undone() -> None:
+        ledger.ended(path)
+        ledger.unspawn(place)
+        forget()
+
+    return Birth(path, message, row, operations, born, undone)
+
+
+def task_message(path: AgentId) -> MessageId:
+    """The id of an agent's first task: made of its path, so that its report is found again."""
+    return MessageId(f"t-{path}")
