@@ -17,15 +17,20 @@ from .letters import dead_error
 from .replies import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from actors.actor import Actor
     from actors.ids import AgentId
     from actors.letters import Letter
     from actors.messages import Outcome
     from actors.ref import AgentRef
+    from actors.waiting import Wait
 
     from .parts import Parts
+
+
+def _nobody(_: MessageId) -> None:
+    """Nobody hears."""
 
 
 @final
@@ -51,17 +56,20 @@ class Awaiting:
         if frame is not None and waits:
             return self.report(await parts.questions.ask(frame, path, letter, waits))
         with parts.replies.hold(path) as held:  # before anything is sent: a refused wait has changed nothing
-            (receipt,) = await parts.post.send(path, (letter,))
-            wanted = self._wanted(receipt)
             if frame is None or held is None or not parts.graph.is_above(path, frame):
-                _, outcome = await parts.replies.first((wanted,), held=held)
-                return self.report(outcome)
-            parts.questions.sent(receipt.id, frame, path, letter, held)
-            try:
-                _, outcome = await parts.replies.first((wanted,), held=held)
-            finally:
-                parts.questions.over(receipt.id)
-            return self.report(outcome)
+                return await self._sent(path, letter, held, _nobody)
+            with parts.questions.by_message(frame, path, letter, held) as landed:
+                return await self._sent(path, letter, held, landed)
+
+    async def _sent(
+        self, path: AgentId, letter: Letter, held: Wait | None, landed: Callable[[MessageId], None]
+    ) -> Report:
+        """Send, and wait for the reply. `landed`: hears when the message is accepted."""
+        parts = self._parts
+        (receipt,) = await parts.post.send(path, (letter,))
+        landed(receipt.id)
+        _, outcome = await parts.replies.first((self._wanted(receipt),), held=held)
+        return self.report(outcome)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 

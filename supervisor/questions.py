@@ -8,6 +8,7 @@ child only then, the message becomes the question: the outcome does not hang on 
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
@@ -26,7 +27,7 @@ from .knots import within
 from .replies import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from actors.calling import Context
     from actors.letters import Letter
@@ -61,6 +62,15 @@ class Ask:
     wait: Wait
 
 
+@attrs.define(eq=False)
+class Sent:
+    """An ask that goes to an ancestor as a message. `message`: its id, once it has `landed` in the mailbox."""
+
+    ask: Ask
+    message: MessageId | None = None
+    landed: trio.Event = attrs.field(factory=trio.Event)
+
+
 @attrs.frozen(eq=False)
 class Open:
     """A question that an ancestor has.
@@ -86,8 +96,7 @@ class Questions:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._open: dict[MessageId, Open] = {}
-        self._sent: dict[MessageId, Ask] = {}
-        """Asks that went to an ancestor as messages."""
+        self._sent: dict[Sent, None] = {}
 
     @property
     def any(self) -> bool:
@@ -146,14 +155,27 @@ class Questions:
             question=asked,
         )
 
-    def sent(self, message: MessageId, frame: Frame, ancestor: AgentId, letter: Letter, wait: Wait) -> None:
-        """An `ask` went to an ancestor as a message; `over` when it has come to an end."""
-        self._sent[message] = Ask(frame, ancestor, text_of(letter.content), self._output(letter), wait)
+    @contextmanager
+    def by_message(self, frame: Frame, ancestor: AgentId, letter: Letter, wait: Wait) -> Iterator[Callable[..., None]]:
+        """An `ask` goes to an ancestor as a message, from before it is sent until its asker waits no more.
 
-    def over(self, message: MessageId) -> None:
-        """The asker waits no more."""
-        self._sent.pop(message, None)
-        self._open.pop(message, None)
+        Yields:
+            What to call with the message's id, once it is accepted.
+        """
+        sent = Sent(Ask(frame, ancestor, text_of(letter.content), self._output(letter), wait))
+        self._sent[sent] = None
+
+        def landed(message: MessageId) -> None:
+            sent.message = message
+            sent.landed.set()
+
+        try:
+            yield landed
+        finally:
+            self._sent.pop(sent, None)
+            sent.landed.set()
+            if sent.message is not None:
+                self._open.pop(sent.message, None)
 
     # -- for whoever waits -----------------------------------------------------------------------------------------
 
@@ -172,9 +194,15 @@ class Questions:
     async def _take_up(self, waiter: Frame, targets: Sequence[AgentId]) -> bool:
         """Make a question of a message that waits in the waiter's mailbox. Returns whether there was one."""
         actors = self._parts.kernel.actors
-        for message, ask in self._sent.items():
-            if _branch(ask, waiter, targets) is not None and actors[ask.ancestor].mailbox.has(message):
-                del self._sent[message]
+        for sent in self._sent:
+            ask, message = sent.ask, sent.message
+            if _branch(ask, waiter, targets) is None:
+                continue
+            if message is None:  # on its way into the mailbox, which needs no loop
+                await sent.landed.wait()
+                return True
+            if actors[ask.ancestor].mailbox.has(message):
+                del self._sent[sent]
                 move = Move(ask.ancestor, (ReceiptState.QUEUED,), ReceiptState.WITHDRAWN, (message,))
                 try:
                     await self._parts.kernel.commit(tree_of(ask.ancestor), (move,))
