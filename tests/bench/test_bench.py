@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from tests.bench import bench_abort, bench_fleet, bench_import, bench_memory, bench_turns, measuring, profile_turns
+from tests.bench import (
+    bench_abort,
+    bench_fleet,
+    bench_import,
+    bench_memory,
+    bench_turns,
+    bench_waits,
+    measuring,
+    profile_turns,
+)
 from tests.bench.turn_work import SUBJECTS
 
 if TYPE_CHECKING:
@@ -41,6 +50,7 @@ def medians(found: Any) -> list[float]:
     ("script", "arguments"),
     [
         pytest.param(bench_abort, "--rounds 2", id="abort"),
+        pytest.param(bench_waits, "--rounds 2 --open 3,30", id="waits"),
         pytest.param(bench_fleet, "--agents 2 --seconds 0.05 --rounds 1", id="fleet"),
         pytest.param(bench_turns, "--rounds 1 --messages 2 --fresh 1", id="turns", marks=pytest.mark.slow),
         pytest.param(bench_import, "--rounds 1", id="import", marks=pytest.mark.slow),
