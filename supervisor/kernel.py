@@ -33,6 +33,7 @@ from .ledger import Ledger
 from .mirror import Mirror
 from .replies import Replies
 from .store.base import Store
+from .store.leases import Holder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,7 @@ class Kernel:
     registry: dict[str, Agent]
     nursery: trio.Nursery
     token: str
+    holder: Holder
     now: Callable[[], float]
     epochs: dict[TreeId, int] = attrs.field(factory=dict, init=False)
     mirror: Mirror = attrs.field(init=False)
@@ -269,7 +271,7 @@ class Kernel:
             return epoch
         async with self._owning.setdefault(tree, trio.Lock()):
             if tree not in self.epochs:
-                epoch = await self.store.own(tree)
+                epoch = await self.store.own(tree, self.holder)
                 for row in await self.store.tree_rows(tree):
                     self.open_account(row)
                     if row.budget is not None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,6 +14,7 @@ from actors.ids import AgentId, tree_of, turn_id
 
 from .screen_layout import ASCII, UNICODE
 from .show_lines import State, agent_lines, state_of, tree_lines
+from .store.leases import described
 from .system import open_reader
 
 if TYPE_CHECKING:
@@ -56,8 +54,7 @@ def show(store: str, path: str | None, *, whole: bool) -> int:
     limit = None if whole else console.height - 1 if screen else PIPED_LINES
     glyphs = ASCII if console.options.ascii_only else UNICODE
     if path is None:
-        owner = owner_of(store)
-        rows = trio.run(_tree, store, bool(owner))
+        rows, owner = trio.run(_tree, store)
         if not rows:
             console.print("the store holds no agents yet")
             return 0
@@ -69,23 +66,21 @@ def show(store: str, path: str | None, *, whole: bool) -> int:
     return 0
 
 
-def owner_of(store: str) -> str:
-    """The process that has a store open, as its owner's file says; empty where that is nobody who lives here."""
-    file = Path(store).resolve()
-    try:
-        facts = json.loads(file.with_name(f"{file.name}-owner").read_bytes())
-        if facts["host"] == socket.gethostname():
-            os.kill(facts["pid"], 0)
-        return f"process {facts['pid']} ({facts['command']})"
-    except (OSError, ValueError, LookupError, TypeError):
-        return ""
-
-
-async def _tree(store: str, owned: bool) -> list[tuple[AgentRow, State]]:  # noqa: FBT001 - trio.run hands over by place
+async def _tree(store: str) -> tuple[list[tuple[AgentRow, State]], str]:
+    """The rows of all trees, and by which processes they are run."""
+    found: list[tuple[AgentRow, State]] = []
+    owners: dict[str, None] = {}
     async with open_reader(store) as reader:
-        roots = await reader.roots(limit=ROOTS_MAX)
-        rows = [row for root in roots for row in await reader.tree_rows(tree_of(root.agent))]
-        return [(row, state_of(row, await _last(reader, row), owned=owned)) for row in rows]
+        for root in await reader.roots(limit=ROOTS_MAX):
+            tree = tree_of(root.agent)
+            lease = await reader.lease(tree)
+            if lease is not None:
+                owners[described(lease.holder)] = None
+            found += [
+                (row, state_of(row, await _last(reader, row), owned=lease is not None))
+                for row in await reader.tree_rows(tree)
+            ]
+    return found, ", ".join(owners)
 
 
 async def _last(reader: Reader, row: AgentRow) -> Outcome | None:
@@ -105,7 +100,9 @@ async def _agent(store: str, path: str, width: int, limit: int | None) -> list[T
         return agent_lines(
             stored,
             records,
-            state=state_of(stored.row, await _last(reader, stored.row), owned=bool(owner_of(store))),
+            state=state_of(
+                stored.row, await _last(reader, stored.row), owned=await reader.lease(tree_of(agent)) is not None
+            ),
             kv=await reader.kv(agent, "agent"),
             children=len(await reader.children(agent)),
             width=width,

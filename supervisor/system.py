@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 import time
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -267,6 +267,7 @@ def _assemble(
         registry=dict(registry),
         nursery=actors,
         token=board.journal.token,
+        holder=store.new_holder(),
         now=now,
         wall=now if inline else time.time,  # under a virtual clock the time of day is virtual, too
     )
@@ -358,6 +359,7 @@ async def _leave(parts: Parts, mode: str, grace_s: float, hard_s: float) -> None
             await parts.exits.leave(mode, grace_s, hard_s)
             await unwound(parts, hard_s)
     finally:
+        await _give_back(parts, hard_s)  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
         parts.left = True
         parts.board.end()
         parts.approvals.end()
@@ -367,6 +369,13 @@ async def _leave(parts: Parts, mode: str, grace_s: float, hard_s: float) -> None
             nursery.cancel_scope.cancel()
     if left:
         sys.stderr.write("callboard: still running when the supervisor was left:\n" + "\n".join(left) + "\n")
+
+
+async def _give_back(parts: Parts, hard_s: float) -> None:
+    """Let another take the trees at once; where that fails, it takes them when the lease is over."""
+    with trio.CancelScope(shield=True) as scope, suppress(CallboardError):
+        scope.deadline = trio.current_time() + hard_s
+        await parts.kernel.store.release(parts.kernel.holder)
 
 
 def run_sync(agent: Agent, task: object, **options: object) -> Report:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from actors.ids import TreeId
     from actors.transcript import Record
 
+    from .leases import Holder, Lease
+
 Then: TypeAlias = Callable[[Values], None]
 """Hears of a commit, in the order of commits."""
 
@@ -158,6 +160,14 @@ class Reader(Protocol):
         """Read dead letters of an agent and all below it (None: of all), by agent, then in order of acceptance."""
         ...
 
+    async def lease(self, tree: TreeId) -> Lease | None:
+        """Read who has a tree; None where nobody has, or whoever had it is gone."""
+        ...
+
+    async def version(self) -> int:
+        """A number that changes with every commit of any process; it is cheap to read, and means nothing else."""
+        ...
+
     async def close(self) -> None:
         """Close it. Closing twice is allowed; any other use afterwards raises `Unavailable`."""
         ...
@@ -204,15 +214,43 @@ class Store(Reader, Protocol):
         """
         ...
 
-    async def own(self, tree: TreeId) -> int:
+    def new_holder(self) -> Holder:
+        """A new owner of trees, as this store tells one from another; each supervisor makes its own."""
+        ...
+
+    async def own(self, tree: TreeId, holder: Holder) -> int:
         """Take ownership of a tree, known or new; every earlier owner is fenced off (SUP-6).
 
+        Args:
+            tree: which.
+            holder: who takes it, with the lease that begins or is renewed now.
+
         Returns:
-            The epoch for this owner's change sets, higher than any before.
+            The epoch for this owner's change sets: higher than any before, or the same where it has the tree already.
+
+        Raises:
+            OwnedElsewhere: another has it, whose lease is not over and who is not known to be gone.
 
         If cancelled: as for `commit`.
 
         Durable: the new epoch.
+        """
+        ...
+
+    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+        """Keep a lease.
+
+        Returns:
+            The trees that the holder has, each with its epoch; one that another took is not among them.
+
+        If cancelled: as for `commit`.
+        """
+        ...
+
+    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
+        """Give trees back (None: all), so that another may take them at once; the holder writes nothing more there.
+
+        If cancelled: as for `commit`.
         """
         ...
 

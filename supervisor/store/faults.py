@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from actors.transcript import Record
 
     from .base import MessageView, Store, StoredAgent, StoreStatistics, Then
+    from .leases import Holder, Lease
 
 from .base import PAGE
 
@@ -103,6 +104,14 @@ class PassingReader:
         """Read dead letters."""
         return await self._store.dead_letters(agent, limit=limit)
 
+    async def lease(self, tree: TreeId) -> Lease | None:
+        """Read who has a tree."""
+        return await self._store.lease(tree)
+
+    async def version(self) -> int:
+        """Whether anything was committed."""
+        return await self._store.version()
+
     async def close(self) -> None:
         """Close the other."""
         await self._store.close()
@@ -158,9 +167,21 @@ class FaultyStore(PassingReader):
         """Fail nothing more."""
         self._at = 0
 
-    async def own(self, tree: TreeId) -> int:
+    def new_holder(self) -> Holder:
+        """A new owner, as the other tells them apart."""
+        return self._store.new_holder()
+
+    async def own(self, tree: TreeId, holder: Holder) -> int:
         """Take ownership of a tree."""
-        return await self._store.own(tree)
+        return await self._store.own(tree, holder)
+
+    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+        """Keep a lease."""
+        return await self._store.renew(holder)
+
+    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
+        """Give trees back."""
+        await self._store.release(holder, trees)
 
     def statistics(self) -> StoreStatistics:
         """What the other has done."""

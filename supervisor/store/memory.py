@@ -17,6 +17,7 @@ from actors.messages import DeadLetter, Queued, ReceiptState
 
 from .base import PAGE, MessageView, StoredAgent, StoreStatistics
 from .checks import call_order
+from .leases import Holder, begun, is_over, owned_elsewhere
 from .memory_tables import Tables
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from actors.transcript import Record
 
     from .base import Then
+    from .leases import Lease
     from .memory_rows import Message
 
 
@@ -139,6 +141,18 @@ class MemoryReader:
         ]
         return tuple(found[:limit])
 
+    async def lease(self, tree: TreeId) -> Lease | None:
+        """Read who has a tree."""
+        await self._read()
+        found = self._tables.owners.lease(tree)
+        over = found is not None and is_over(found, boot="", now=trio.current_time(), gone=_nobody_is_gone)
+        return None if over else found
+
+    async def version(self) -> int:
+        """A number that changes with every commit."""
+        await self._read()
+        return self._tables.commits
+
     async def close(self) -> None:
         """Close it; what it held stays until it is collected."""
         self._closed = True
@@ -160,13 +174,13 @@ class MemoryStore(MemoryReader):
     epoch. It keeps the invariants of `Store`, and no epoch per row: nothing outlives it.
     """
 
-    def __init__(self, store_id: str) -> None:
+    def __init__(self, store_id: str, lease_s: float | None = None) -> None:
         super().__init__(store_id, Tables())
-        self._commits = 0
+        self._lease_s = lease_s
         self._refused = 0
 
     def __repr__(self) -> str:
-        return f"<MemoryStore {len(self._tables.agents)} agents, {self._commits} commits>"
+        return f"<MemoryStore {len(self._tables.agents)} agents, {self._tables.commits} commits>"
 
     async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
         """Write a change set, as `Store.commit`; it does not yield."""
@@ -184,20 +198,52 @@ class MemoryStore(MemoryReader):
         except BaseException:
             self._refused += 1
             raise
-        self._commits += 1
+        self._tables.commits += 1
         return values
 
-    async def own(self, tree: TreeId) -> int:
+    def _now(self) -> float:
+        """Seconds that leases are counted in; without a lease that ends no clock is asked."""
+        return 0.0 if self._lease_s is None else trio.current_time()
+
+    def new_holder(self) -> Holder:
+        """A new owner, as `Store.new_holder`."""
+        return Holder(secrets.token_hex(8), "this process", lease_s=self._lease_s)
+
+    async def own(self, tree: TreeId, holder: Holder) -> int:
         """Take ownership of a tree, as `Store.own`; it does not yield."""
         self._check_open()
-        epochs = self._tables.epochs
+        epochs, owners = self._tables.epochs, self._tables.owners
+        now, before = self._now(), owners.lease(tree)
+        if before is not None and before.holder.id == holder.id:
+            return epochs[tree]
+        if before is not None and not is_over(before, boot=holder.boot, now=now, gone=_nobody_is_gone):
+            raise owned_elsewhere(tree, before.holder)
+        owners.trees[tree] = holder.id
+        owners.leases[holder.id] = begun(holder, now)
         epochs[tree] = epochs.get(tree, 0) + 1
-        self._commits += 1
+        self._tables.commits += 1
         return epochs[tree]
+
+    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+        """Keep a lease, as `Store.renew`; it does not yield."""
+        self._check_open()
+        owners = self._tables.owners
+        owners.leases[holder.id] = begun(holder, self._now())
+        return {tree: self._tables.epochs[tree] for tree, has in owners.trees.items() if has == holder.id}
+
+    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
+        """Give trees back, as `Store.release`; it does not yield."""
+        self._check_open()
+        owners = self._tables.owners
+        for tree in tuple(owners.trees) if trees is None else trees:
+            if owners.trees.get(tree) == holder.id:
+                del owners.trees[tree]
+        if trees is None:
+            owners.leases.pop(holder.id, None)
 
     def statistics(self) -> StoreStatistics:
         """What it has done so far."""
-        return StoreStatistics(commits=self._commits, refused=self._refused)
+        return StoreStatistics(commits=self._tables.commits, refused=self._refused)
 
     async def __aenter__(self) -> Self:
         await trio.lowlevel.checkpoint()
@@ -230,10 +276,16 @@ def letter(message: Message) -> DeadLetter:
     )
 
 
-def open_memory_store(*, store_id: str | None = None) -> MemoryStore:
+def _nobody_is_gone(_: Holder) -> bool:
+    """Whoever uses this store is of this process, and lives as long as it does."""
+    return False
+
+
+def open_memory_store(*, store_id: str | None = None, lease_s: float | None = None) -> MemoryStore:
     """Open a store in memory; use it with `async with`, or as it is.
 
     Args:
         store_id: its name, for runs that must repeat; None draws a random one, as calls to others need (TOL-3).
+        lease_s: seconds that a supervisor keeps its trees without renewing its lease; None: until it gives them back.
     """
-    return MemoryStore(secrets.token_hex(8) if store_id is None else store_id)
+    return MemoryStore(secrets.token_hex(8) if store_id is None else store_id, lease_s)

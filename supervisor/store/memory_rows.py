@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from actors.changes import AgentRow, Intake
-from actors.ids import AgentId, MessageId, TurnId
+from actors.ids import AgentId, MessageId, TreeId, TurnId
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState
 from actors.transcript import Record
 
 from . import checks
+from .leases import Lease
 
 if TYPE_CHECKING:
     from actors.errors import MailboxError
@@ -69,3 +70,16 @@ class Agent:
         lane = self.lane(envelope.lane)
         of_sender = partial(self.waiting_of, envelope.sender, envelope.lane)
         return checks.refusal(envelope, bound, self.intake, depth=lane.depth, size_bytes=lane.size, of_sender=of_sender)
+
+
+@attrs.define(eq=False)
+class Owners:
+    """Who has which tree: `trees` by holder's id, `leases` by it."""
+
+    trees: dict[TreeId, str] = attrs.Factory(dict)
+    leases: dict[str, Lease] = attrs.Factory(dict)
+
+    def lease(self, tree: TreeId) -> Lease | None:
+        """The lease of whoever had the tree last and has not given it back."""
+        holder = self.trees.get(tree)
+        return None if holder is None else self.leases.get(holder)

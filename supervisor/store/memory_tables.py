@@ -34,7 +34,7 @@ from actors.ids import MessageId, TurnId, agent_of, tree_of
 from actors.messages import Lane, ReceiptState
 
 from . import checks
-from .memory_rows import Agent, Message
+from .memory_rows import Agent, Message, Owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -58,6 +58,7 @@ class Tables:
         "agents",
         "below",
         "calls",
+        "commits",
         "counters",
         "epochs",
         "first",
@@ -65,12 +66,15 @@ class Tables:
         "kv",
         "messages",
         "outcomes",
+        "owners",
         "trees",
         "work",
     )
 
     def __init__(self) -> None:
+        self.commits = 0
         self.epochs: dict[TreeId, int] = {}
+        self.owners = Owners()
         self.agents: dict[AgentId, Agent] = {}
         self.below: dict[str, list[AgentId]] = {}
         self.trees: dict[TreeId, list[AgentId]] = {}

@@ -18,8 +18,14 @@ _FIRST: Final = (
     """
     CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID
     """,
+    # holder: of `owners`, or NULL where the tree is nobody's; its epoch stands all the same (SUP-6).
     """
-    CREATE TABLE trees (tree TEXT PRIMARY KEY, epoch INTEGER NOT NULL) STRICT, WITHOUT ROWID
+    CREATE TABLE trees (tree TEXT PRIMARY KEY, epoch INTEGER NOT NULL, holder TEXT) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX trees_holder ON trees(holder) WHERE holder IS NOT NULL",
+    # until: on the clock of the holder's boot; NULL: for ever.
+    """
+    CREATE TABLE owners (holder TEXT PRIMARY KEY, until REAL, body BLOB NOT NULL) STRICT, WITHOUT ROWID
     """,
     # n: the order in which agents were made. seq: of the last message. *_n, *_bytes: STORE-3.
     """

@@ -1,4 +1,4 @@
-"""A store in one SQLite file: durable, one process at a time, read by any.
+"""A store in one SQLite file: durable, written by the processes of one machine, read by any.
 
 Two threads serve it: one writes in groups (`sqlite_writer`), one reads (`sqlite_reads`). With `inline=True` both run
 on the caller's thread instead, for tests under a virtual clock, where a thread would let timeouts fire.
@@ -15,10 +15,13 @@ import trio
 from actors.errors import Unavailable
 
 from .base import PAGE, StoreStatistics
-from .sqlite_file import Owner, open_reader, open_writer, resolved
+from .leases import LEASE_S, Lease
+from .sqlite_file import Owner, open_reader, open_writer, resolved, several_may_write
+from .sqlite_machine import boot_seconds, new_holder
+from .sqlite_owners import release, renew, take
 from .sqlite_reads import Reads
-from .sqlite_rows import Own
 from .sqlite_thread import Thread
+from .sqlite_turn import Turnstile
 from .sqlite_writer import Writer
 
 if TYPE_CHECKING:
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     from actors.transcript import Record
 
     from .base import MessageView, StoredAgent, Then
+    from .leases import Holder
+    from .sqlite_owners import Owning
     from .sqlite_thread import Result
 
 CLOSE_S: Final = 30.0
@@ -43,6 +48,8 @@ class SqliteReader:
 
     def __init__(self, reads: Reads, *, inline: bool) -> None:
         self._reads = reads
+        # under a virtual clock leases run out on that, too
+        self._clock = trio.current_time if inline else boot_seconds
         self._inline = inline
         self._closed = False
         self._thread: Thread[Callable[[], Any]] | None = (
@@ -126,6 +133,16 @@ class SqliteReader:
         found: tuple[DeadLetter, ...] = await self._read(lambda: self._reads.dead_letters(agent, limit))
         return found
 
+    async def lease(self, tree: TreeId) -> Lease | None:
+        """Read who has a tree, as `Reader.lease`."""
+        found: Lease | None = await self._read(lambda: self._reads.lease(tree, self._clock))
+        return found
+
+    async def version(self) -> int:
+        """Whether anything was committed, as `Reader.version`."""
+        found: int = await self._read(self._reads.version)
+        return found
+
     async def close(self) -> None:
         """Close it, as `Reader.close`."""
         if self._closed:
@@ -162,10 +179,14 @@ class SqliteStore(SqliteReader):
     Python, and groups are larger.
     """
 
-    def __init__(self, writer: Writer, reads: Reads, *, inline: bool) -> None:
+    def __init__(
+        self, writer: Writer, reads: Reads, *, inline: bool, command: str = "", lease_s: float | None = LEASE_S
+    ) -> None:
         super().__init__(reads, inline=inline)
         self._writer = writer
-        self._writes: Thread[ChangeSet | Own] | None = (
+        self._command = command
+        self._lease_s = lease_s
+        self._writes: Thread[ChangeSet | Owning] | None = (
             None if inline else Thread("callboard-writes", writer.write, last=writer.close)
         )
 
@@ -179,13 +200,26 @@ class SqliteStore(SqliteReader):
         assert self._inline, "commit_nowait would block the event loop: open the store with inline=True"
         return cast("Values", self._writer.write([change_set])[0].unwrap())
 
-    async def own(self, tree: TreeId) -> int:
+    def new_holder(self) -> Holder:
+        """A new owner of trees, as `Store.new_holder`."""
+        return new_holder(self._command, lease_s=self._lease_s)
+
+    async def own(self, tree: TreeId, holder: Holder) -> int:
         """Take ownership of a tree, as `Store.own`."""
-        (epoch,) = await self._write(Own(tree))
+        (epoch,) = await self._write(take(tree, holder, self._clock))
         assert isinstance(epoch, int)
         return epoch
 
-    async def _write(self, one: ChangeSet | Own, then: Then | None = None) -> Values:
+    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+        """Keep a lease, as `Store.renew`."""
+        (held,) = await self._write(renew(holder, self._clock))
+        return dict(cast("tuple[tuple[TreeId, int], ...]", held))
+
+    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
+        """Give trees back, as `Store.release`."""
+        await self._write(release(holder, trees))
+
+    async def _write(self, one: ChangeSet | Owning, then: Then | None = None) -> Values:
         self._check_open()
         if self._writes is not None:
             return cast("Values", await self._writes.do(one, then=then))
@@ -212,17 +246,18 @@ class SqliteStore(SqliteReader):
 
 @contextlib.asynccontextmanager
 async def open_sqlite_store(
-    path: str | os.PathLike[str], *, owner: str, inline: bool = False
+    path: str | os.PathLike[str], *, owner: str, inline: bool = False, lease_s: float | None = LEASE_S
 ) -> AsyncIterator[SqliteStore]:
-    """Open a store in a SQLite file, made where it is not there, for this process alone.
+    """Open a store in a SQLite file, made where it is not there; other processes may have it open, too.
 
     Args:
-        path: the file. Beside it stand its log (`-wal`, `-shm`) and the lock (`-owner`).
-        owner: what this process is, for the message to another that wants the store: its command line.
+        path: the file. Beside it stand its log (`-wal`, `-shm`) and two locks (`-owner`, `-queue`).
+        owner: what this process is, for the message to another that wants one of its trees: its command line.
         inline: no threads; for tests under a virtual clock.
+        lease_s: seconds that a supervisor keeps its trees without renewing its lease; None: until it gives them back.
 
     Raises:
-        OwnedElsewhere: another process has it; the message says which.
+        OwnedElsewhere: another process has it, and one of the two has a SQLite that may not write beside others.
         UsageError: the path is a folder or no file name.
         Corrupt: the file is no store. NewerSchema: a newer callboard wrote it.
         Unavailable: there is no such folder, or it cannot be written.
@@ -231,7 +266,7 @@ async def open_sqlite_store(
     """
     file = resolved(path)
     lock, writer, reads = await _in_thread(lambda: _opened(file, owner), inline=inline)
-    store = SqliteStore(writer, reads, inline=inline)
+    store = SqliteStore(writer, reads, inline=inline, command=owner, lease_s=lease_s)
     try:
         yield store
     finally:
@@ -240,11 +275,11 @@ async def open_sqlite_store(
 
 
 def _opened(file: Path, owner: str) -> tuple[Owner, Writer, Reads]:
-    lock = Owner.take(file, owner)
+    lock = Owner.take(file, owner, alone=not several_may_write())
     try:
         db = open_writer(file)
         try:
-            return lock, Writer(file.name, db), Reads(file.name, open_reader(file))
+            return lock, Writer(file.name, db, Turnstile(file)), Reads(file.name, open_reader(file))
         except BaseException:
             db.close()
             raise
@@ -287,5 +322,5 @@ async def _closed(store: SqliteReader, file: Path) -> None:
     with trio.move_on_after(CLOSE_S, shield=True) as scope:
         await store.close()
     if scope.cancelled_caught:
-        # its thread may still write, so the lock stays with this process
-        raise Unavailable(f"store {file}: the disk has not answered for {CLOSE_S:.0f} s; it is still locked")
+        msg = f"store {file}: the disk has not answered for {CLOSE_S:.0f} s; what was under way may still be written"
+        raise Unavailable(msg)

@@ -1,7 +1,8 @@
-"""The files of a SQLite store: who owns them, how they are opened, and what version they have.
+"""The files of a SQLite store: who may write them, how they are opened, and what version they have.
 
-`PATH-owner` beside the store is locked for as long as its process has the store open, and says who that is. The lock
-is the kernel's and ends with the process, so what a dead owner left in the file never keeps anybody out.
+`PATH-owner` beside the store is locked for as long as a process has the store open: shared by all that may write beside
+others, or by one alone, which then says in it who it is. The lock is the kernel's and ends with the process, so what
+a dead one left in the file never keeps anybody out.
 """
 
 from __future__ import annotations
@@ -41,21 +42,37 @@ _PRAGMAS: Final = (
 )
 
 
+SEVERAL_FROM: Final = (3, 51, 3)
+"""Before it, a log that is reset while two connections write could lose what was committed (sqlite.org/wal.html)."""
+
+
+def several_may_write(version: str | None = None) -> bool:
+    """Whether this SQLite (None: the one in use) may write to a store beside other processes."""
+    parts = (version or apsw.sqlite_lib_version()).split(".")
+    return tuple(int(part) for part in parts[:3]) >= SEVERAL_FROM
+
+
 class Owner:
     """The lock on a store: held from `take` to `release`, or to the end of the process."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, *, alone: bool) -> None:
         self._descriptor: int | None = descriptor
+        self._alone = alone
         # a forked child shares the lock and would hold it after our end; closing its copy leaves ours locked
         mine = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _forget(mine()))
 
     @classmethod
-    def take(cls, store: Path, owner: str) -> Owner:
+    def take(cls, store: Path, owner: str, *, alone: bool = False) -> Owner:
         """Lock a store for this process.
 
+        Args:
+            store: its file.
+            owner: this process, as another is told of it.
+            alone: no other may write meanwhile; else beside others that are not alone.
+
         Raises:
-            OwnedElsewhere: a process has it; the message names it.
+            OwnedElsewhere: a process has it, and it or this one must be alone.
             Unavailable: the lock file cannot be written.
         """
         path = store.with_name(f"{store.name}-owner")
@@ -64,14 +81,16 @@ class Owner:
         except OSError as error:
             raise Unavailable(f"store {store} cannot be locked: {error}; make its folder writable") from error
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
         except BlockingIOError:
-            told = _owned_elsewhere(store, _read(descriptor))
+            told = _must_be_alone(store) if alone else _owned_elsewhere(store, _read(descriptor))
             os.close(descriptor)
             raise told from None
         except OSError as error:
             os.close(descriptor)
             raise Unavailable(f"store {store} cannot be locked: {error}; put it on a local disk") from error
+        if not alone:
+            return cls(descriptor, alone=False)
         facts = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -80,13 +99,14 @@ class Owner:
         }
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps(facts).encode(), 0)
-        return cls(descriptor)
+        return cls(descriptor, alone=True)
 
     def release(self) -> None:
         """Give the store up. The file stays: whoever waits to lock it must find this one, not a new one."""
         if self._descriptor is not None:
-            with contextlib.suppress(OSError):  # a full or vanished disk: closing is what frees the lock
-                os.ftruncate(self._descriptor, 0)
+            if self._alone:
+                with contextlib.suppress(OSError):  # a full or vanished disk: closing is what frees the lock
+                    os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = None
 
@@ -105,6 +125,15 @@ def _read(descriptor: int) -> dict[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
+def _must_be_alone(store: Path) -> OwnedElsewhere:
+    wanted = ".".join(str(part) for part in SEVERAL_FROM)
+    return OwnedElsewhere(
+        f"store {store.name} is in use, and this process's SQLite {apsw.sqlite_lib_version()} must not write beside"
+        f" another: before {wanted} it can lose commits; install an apsw with {wanted} or later, or wait until the"
+        " other has ended; `callboard show` reads the store meanwhile"
+    )
+
+
 def _owned_elsewhere(store: Path, facts: dict[str, Any]) -> OwnedElsewhere:
     if not facts:
         return OwnedElsewhere(f"store {store.name} is in use by another process; end it, or wait until it has")
@@ -112,8 +141,9 @@ def _owned_elsewhere(store: Path, facts: dict[str, Any]) -> OwnedElsewhere:
     process = "this process" if pid == os.getpid() else f"process {pid}"
     place = "" if facts.get("host") == socket.gethostname() else f" on {facts.get('host')}"
     return OwnedElsewhere(
-        f"store {store.name} is in use by {process} ({facts.get('command')}){place} since {_clock(facts.get('since'))};"
-        " end it, or wait until it has; `callboard show` reads the store meanwhile"
+        f"store {store.name} is in use by {process} ({facts.get('command')}){place} since {_clock(facts.get('since'))},"
+        " whose SQLite must not write beside another; end it, or wait until it has; `callboard show` reads the store"
+        " meanwhile"
     )
 
 

@@ -19,13 +19,20 @@ from actors.messages import DeadLetter, Lane, Queued, ReceiptState
 
 from .base import MessageView, StoredAgent
 from .checks import call_order
+from .leases import is_over
+from .sqlite_machine import boot_id, gone
+from .sqlite_owners import LEASE, decoded
 from .sqlite_steps import RECORDS
 from .sqlite_writer import store_error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.changes import AgentRow, CallRow, KvRow, OutcomeRow
     from actors.ids import AgentId, MessageId, TreeId, TurnId
     from actors.transcript import Record
+
+    from .leases import Lease
 
 _AGENT: Final = (
     f"SELECT body, intake, ifnull((SELECT k - n * {RECORDS} + 1 FROM records WHERE k >= n * {RECORDS}"  # noqa: S608
@@ -149,6 +156,22 @@ class Reads:
                 for e in (_decoded(codec.ENVELOPE, body, f"message {seq} of {to}"),)
             ]
         )
+
+    def lease(self, tree: TreeId, clock: Callable[[], float]) -> Lease | None:
+        """As `Reader.lease`."""
+        (found,) = self._rows((LEASE, (tree,)))
+        if not found or found[0][1] is None:
+            return None
+        lease = decoded(*found[0][1:])
+        return None if is_over(lease, boot=boot_id(), now=clock(), gone=gone) else lease
+
+    def version(self) -> int:
+        """As `Reader.version`."""
+        try:
+            version: int = self._db.pragma("data_version")
+        except apsw.Error as error:
+            raise store_error(self._path, error) from error
+        return version
 
     def close(self) -> None:
         """Close the connection."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
-import attrs
 from msgspec import Struct
 
 from actors import codec
@@ -36,17 +35,11 @@ from actors.changes import (
 )
 
 from . import checks, sqlite_mailbox
+from .sqlite_owners import Owning
 from .sqlite_steps import RECORDS, At, Db, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-@attrs.frozen
-class Own:
-    """Take ownership of a tree: a set of its own kind, whose one value is the new epoch (SUP-6)."""
-
-    tree: str
 
 
 class Compiled(Struct, frozen=True):
@@ -62,21 +55,14 @@ class Compiled(Struct, frozen=True):
     size: int = 0
 
 
-def _do_own(db: Db, tree: str) -> int:
-    sql = "INSERT INTO trees VALUES (?, 1) ON CONFLICT DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
-    epoch: int = db.ask(sql, (tree,))[0][0]
-    db.epochs[tree] = epoch
-    return epoch
-
-
-def compiled(change_set: ChangeSet | Own) -> Compiled:
+def compiled(change_set: ChangeSet | Owning) -> Compiled:
     """Check and encode a change set.
 
     Raises:
         UsageError: it breaks the rules of change sets.
     """
-    if isinstance(change_set, Own):
-        return Compiled(change_set.tree, None, ((_do_own, (change_set.tree,)),))
+    if isinstance(change_set, Owning):
+        return Compiled(change_set.tree, None, (change_set.step,))
     checks.check(change_set)
     at = (change_set.tree, change_set.epoch or 0)
     steps = tuple([_COMPILE[type(operation)](operation, at) for operation in change_set.operations])

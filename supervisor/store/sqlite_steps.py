@@ -12,6 +12,8 @@ from . import checks
 if TYPE_CHECKING:
     import apsw
 
+    from .sqlite_turn import Turnstile
+
 Step: TypeAlias = tuple[Callable[..., Value], tuple[Any, ...]]
 """A function of the connection and its arguments; what bodies it writes stand among these as bytes."""
 At: TypeAlias = tuple[str, int]
@@ -48,10 +50,11 @@ class Db:
     connection has written (SQLite tells), and never past a rollback.
     """
 
-    __slots__ = ("_agents", "_version", "changes", "connection", "epochs", "execute", "total_changes")
+    __slots__ = ("_agents", "_turnstile", "_version", "changes", "connection", "epochs", "execute", "total_changes")
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, turnstile: Turnstile) -> None:
         self.connection = connection
+        self._turnstile = turnstile
         self.execute = connection.cursor().execute
         self.changes = connection.changes
         self.total_changes = connection.total_changes
@@ -65,11 +68,19 @@ class Db:
 
     def begin(self) -> None:
         """Begin a transaction, with the write lock."""
-        self.execute("BEGIN IMMEDIATE")
+        self._turnstile.enter()
+        try:
+            self.execute("BEGIN IMMEDIATE")
+        finally:
+            self._turnstile.leave()
         version = self.ask("PRAGMA data_version")[0][0]
         if version != self._version or len(self._agents) > MOST_KNOWN:
             self.forget()
             self._version = version
+
+    def close(self) -> None:
+        """Give up the place before the write lock."""
+        self._turnstile.close()
 
     def forget(self) -> None:
         """Look everything up anew: something was undone, or another connection wrote."""

@@ -17,7 +17,7 @@ import outcome
 from actors.errors import CallboardError, Corrupt, InDoubt, InternalError, StoreError, Unavailable, UsageError
 
 from . import checks
-from .sqlite_rows import Compiled, Own, compiled
+from .sqlite_rows import Compiled, compiled
 from .sqlite_steps import Db
 
 if TYPE_CHECKING:
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from actors.changes import ChangeSet, Values
 
+    from .sqlite_owners import Owning
     from .sqlite_thread import Result
+    from .sqlite_turn import Turnstile
 
 _OF_THE_DISK: Final = (
     apsw.FullError,
@@ -68,10 +70,10 @@ class Writer:
         WRITER-2 after a COMMIT that failed for the disk's sake nothing more is written: what is on disk is not known.
     """
 
-    def __init__(self, path: str, db: apsw.Connection) -> None:
+    def __init__(self, path: str, db: apsw.Connection, turnstile: Turnstile) -> None:
         self._path = path
         self._db = db
-        self._on = Db(db)
+        self._on = Db(db, turnstile)
         self._broken: str | None = None
         self._committing = False
         self.commits = 0
@@ -79,7 +81,7 @@ class Writer:
         self.flushes = 0
         self.bytes_encoded = 0
 
-    def write(self, group: Sequence[ChangeSet | Own]) -> list[Result]:
+    def write(self, group: Sequence[ChangeSet | Owning]) -> list[Result]:
         """Carry out change sets, each all or none, with one flush; the outcome of each, in order."""
         if self._broken is not None:
             return [outcome.Error(Unavailable(self._broken)) for _ in group]
@@ -107,7 +109,7 @@ class Writer:
         self.flushes += bool(done)  # where every set was refused there is nothing to flush
         return results
 
-    def _plan(self, one: ChangeSet | Own) -> Compiled | outcome.Error:
+    def _plan(self, one: ChangeSet | Owning) -> Compiled | outcome.Error:
         try:
             return compiled(one)
         except Exception as error:  # noqa: BLE001 - a set that cannot be encoded fails its caller alone
@@ -209,3 +211,4 @@ class Writer:
     def close(self) -> None:
         """Close the connection; the last one to close writes the log back into the file."""
         self._db.close()
+        self._on.close()

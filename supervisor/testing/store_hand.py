@@ -61,9 +61,16 @@ class Hand:
     store: Store
     epoch: int = 0
 
+    async def take(self) -> None:
+        """Own the tree anew: whoever had it gives it back."""
+        lease = await self.store.lease(TreeId(LEAD))
+        if lease is not None:
+            await self.store.release(lease.holder)
+        self.epoch = await self.store.own(TreeId(LEAD), self.store.new_holder())
+
     async def begin(self) -> None:
         """Own the tree and make its agents."""
-        self.epoch = await self.store.own(TreeId(LEAD))
+        await self.take()
         await self(Put(agent_row(LEAD), fresh=True), Put(agent_row(CHILD), fresh=True))
 
     async def __call__(self, *operations: Operation) -> Values:

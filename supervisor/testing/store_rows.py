@@ -100,7 +100,7 @@ async def check_awaiting(store: Store) -> None:
     asking = Asking("tool", "{}", "digest", 1, 2)
     rows = [replace(call_row(LEAD, 1, n), state=CallState.AWAITING, asking=asking) for n in (10, 2)]
     other = replace(call_row("other", 1, 0), state=CallState.AWAITING)
-    epoch = await store.own(TreeId("other"))
+    epoch = await store.own(TreeId("other"), store.new_holder())
     await store.commit(ChangeSet(TreeId("other"), epoch, (Put(agent_row("other")), Put(other))))
     await hand(*(Put(row) for row in rows), Put(call_row(LEAD, 1, 3)), Put(call_row(CHILD, 1, 0)))
     assert await store.awaiting_calls() == (rows[1], rows[0], other)
@@ -121,7 +121,7 @@ async def check_agents(store: Store) -> None:
         await hand(Put(agent_row(path), fresh=True))
     names = ["lead#10", "lead#2", "leader"]
     for name in names:
-        epoch = await store.own(TreeId(name))
+        epoch = await store.own(TreeId(name), store.new_holder())
         await store.commit(ChangeSet(TreeId(name), epoch, (Put(agent_row(name)), Put(agent_row(f"{name}/x")))))
     assert [row.agent for row in await store.children(LEAD)] == ["lead/child", "lead/b", "lead/a"]
     tree = [row.agent for row in await store.tree_rows(TreeId(LEAD))]

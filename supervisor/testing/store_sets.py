@@ -117,9 +117,10 @@ async def check_fence(store: Store) -> None:
     hand = Hand(store)
     await hand.begin()
     old = hand.epoch
-    hand.epoch = await store.own(TreeId(LEAD))
+    await hand.take()
     assert hand.epoch > old
-    assert await store.own(TreeId("other")) >= 1
+    holder = store.new_holder()
+    assert await store.own(TreeId("other"), holder) >= 1
     for epoch in (old, 0, hand.epoch + 1):
         await hand.refuses(Fenced, Put(agent_row(LEAD, owes=True)), epoch=epoch)
     await hand.refuses(Fenced, Enqueue(envelope("m"), ROOMY), epoch=old)
@@ -132,7 +133,7 @@ async def check_fence(store: Store) -> None:
         await hand.refuses(UsageError, operation, epoch=None)
     for operation in (Put(agent_row("leader")), Append(AgentId("other"), 0, ()), Erase(CallRow, ("other:t1.1.0",))):
         await hand.refuses(UsageError, operation)
-    other = await store.own(TreeId("other"))
+    other = await store.own(TreeId("other"), holder)
     await store.commit(ChangeSet(TreeId("other"), other, (Put(agent_row("other"), fresh=True),)))
     assert await hand(Put(agent_row(LEAD)), Enqueue(envelope("m", "other"), ROOMY)) == (None, Placed(MessageId("m"), 1))
 
@@ -178,9 +179,10 @@ async def check_closed(store: Store) -> None:
     """A closed store says so, and may be closed again."""
     hand = Hand(store)
     await hand.begin()
+    holder = store.new_holder()
     await store.close()
     await store.close()
-    for use in (lambda: hand(Bump("n")), lambda: store.own(TreeId(LEAD)), lambda: store.load_agent(LEAD)):
+    for use in (lambda: hand(Bump("n")), lambda: store.own(TreeId(LEAD), holder), lambda: store.load_agent(LEAD)):
         try:
             await use()
         except Unavailable:

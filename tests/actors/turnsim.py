@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar, assert_never
 
+import attrs
+
 from actors import approving, callview, inputs, moves
 from actors.changes import AgentRow, CallRow, CallState, ChangeSet, Claim, Enqueue, Move, OutcomeRow, Put
 from actors.compaction import ASKED, Compacting, CompactionOver, Summarise
@@ -95,7 +97,7 @@ class Sim:
     def __init__(self, spec: TurnSpec) -> None:
         self.spec = spec
         self.store = open_memory_store(store_id="sim")
-        self.epoch = at_once(self.store.own(TREE))
+        self.epoch = self.take_over()
         self.write(Put(row()))
         self.now = 0.0
         self.state: moves.TurnState | None = None
@@ -169,10 +171,14 @@ class Sim:
 
     # -- the turn ------------------------------------------------------------------------------------------------
 
+    def take_over(self) -> int:
+        """Another owner takes the tree, as after a restart; its lease is over at once, so that the next may."""
+        return at_once(self.store.own(TREE, attrs.evolve(self.store.new_holder(), lease_s=0.0)))
+
     def begin(self, *, new_run: bool, more: bool = False) -> None:
         """A turn begins, or goes on with what the store has (as an actor does it)."""
         self.told.clear()
-        self.epoch = at_once(self.store.own(TREE))
+        self.epoch = self.take_over()
         control = tuple(queued.envelope.id for queued in self.mail if queued.envelope.lane is Lane.CONTROL)
         if control:  # an abort that no turn carried out
             self.write(Claim(AGENT, control, turn_id(AGENT, self.stored.row.turns)))
@@ -207,7 +213,7 @@ class Sim:
 
     def begin_alone(self) -> None:
         """An idle agent is compacted."""
-        self.epoch = at_once(self.store.own(TREE))
+        self.epoch = self.take_over()
         found = self.stored.row
         self.spent = without_time(found.spent)
         self.state = moves.TurnState(self.spec, found, len(self.stored.records), compacting=Compacting(ASKED))
@@ -288,7 +294,7 @@ class Sim:
         """Write, or fail as the fault says."""
         fault, self.fault = self.fault, None
         if fault == "fenced":
-            at_once(self.store.own(TREE))
+            self.take_over()
         elif fault in {"lost", "conflict"}:
             raise Unavailable("lost") if fault == "lost" else Conflict("another was faster")
         self.write(*made.commit)

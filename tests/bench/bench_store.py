@@ -84,7 +84,7 @@ def microseconds(work: Callable[[int], object], times: int) -> float:
 async def memory() -> dict[str, float]:
     """Microseconds of commits in memory."""
     store = open_memory_store()
-    epoch, agent = await store.own(TREE), agent_of(1)
+    epoch, agent = await store.own(TREE, store.new_holder()), agent_of(1)
     store.commit_nowait(ChangeSet(TREE, epoch, (Put(row_of(agent, 0)),)))
 
     def consumed(number: int) -> None:
@@ -120,7 +120,7 @@ def encoding() -> dict[str, float]:
 async def ours(folder: Path, callers: int, seconds: float) -> dict[str, float]:
     """Logical commits a second in SQLite; each caller sends and consumes in turn."""
     async with open_sqlite_store(folder / f"ours{callers}.db", owner="bench") as store:
-        epoch = await store.own(TREE)
+        epoch = await store.own(TREE, store.new_holder())
         for number in range(callers):
             await store.commit(ChangeSet(TREE, epoch, (Put(row_of(agent_of(number), 0)),)))
         before, start, cpu = store.statistics(), time.perf_counter(), time.process_time()

@@ -280,9 +280,11 @@ async def test_br_175_arguments_that_were_not_approved_do_not_run(world: World, 
     async with world.store() as store:
         (row,) = await store.awaiting_calls()
         assert row.asking is not None
-        epoch = await store.own(TreeId("a"))
+        holder = store.new_holder()
+        epoch = await store.own(TreeId("a"), holder)
         asking = replace(row.asking, arguments='{"path": "y", "deep": false}', binding="0" * 32)
         await store.commit(ChangeSet(TreeId("a"), epoch, (Put(replace(row, asking=asking)),)))
+        await store.release(holder)
     async with world.open(script(), agents=[spec]) as sup:
         await (await first(sup)).approve()
         report = await (await sup.find("a")).wait_report()

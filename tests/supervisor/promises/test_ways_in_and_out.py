@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from actors.ports import ModelRequest
     from supervisor import AgentRef
     from supervisor.store.base import Store, StoreStatistics, Then
+    from supervisor.store.leases import Holder
     from tests.supervisor.promises.world import World
 
 
@@ -186,8 +187,17 @@ class Late(PassingReader):
     async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
         return await self._store.commit(change_set, then)
 
-    async def own(self, tree: TreeId) -> int:
-        return await self._store.own(tree)
+    def new_holder(self) -> Holder:
+        return self._store.new_holder()
+
+    async def own(self, tree: TreeId, holder: Holder) -> int:
+        return await self._store.own(tree, holder)
+
+    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+        return await self._store.renew(holder)
+
+    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
+        await self._store.release(holder, trees)
 
     def statistics(self) -> StoreStatistics:
         return self._store.statistics()

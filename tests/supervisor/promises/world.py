@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from actors.transcript import Record
     from actors.watching import Subscription
     from supervisor.store.base import Reader, StoreStatistics
+    from supervisor.store.leases import Holder
 
 EVERY_STATE: Final = tuple(state for state in ReceiptState if state not in (ReceiptState.PENDING, ReceiptState.REFUSED))
 
@@ -70,8 +71,17 @@ class Spy(PassingReader):
             then(values)
         return values
 
-    async def own(self, tree: TreeId) -> int:
-        return await self._store.own(tree)
+    def new_holder(self) -> Holder:
+        return self._store.new_holder()
+
+    async def own(self, tree: TreeId, holder: Holder) -> int:
+        return await self._store.own(tree, holder)
+
+    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+        return await self._store.renew(holder)
+
+    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
+        await self._store.release(holder, trees)
 
     def statistics(self) -> StoreStatistics:
         return self._store.statistics()

@@ -51,7 +51,7 @@ async def write(store, epoch, number):
 
 async def main():
     async with open_sqlite_store(path, owner="crash") as store:
-        epoch = await store.own(TREE)
+        epoch = await store.own(TREE, store.new_holder())
         if start == 0:
             for number in range(writers):
                 row = AgentRow(AgentId(f"lead/w#{number}"), "lead", "w", "d")

@@ -13,14 +13,16 @@ from pathlib import Path
 
 import apsw
 import pytest
+import trio
+import trio.testing
 
 from actors.changes import AgentRow, Append, Bump, ChangeSet, Put
-from actors.errors import CallboardError, Corrupt, NewerSchema, OwnedElsewhere, Unavailable, UsageError
+from actors.errors import CallboardError, Corrupt, Fenced, NewerSchema, OwnedElsewhere, Unavailable, UsageError
 from actors.ids import AgentId, TreeId, turn_id
 from actors.transcript import NoteRecord
-from supervisor.store import schema
+from supervisor.store import schema, sqlite
 from supervisor.store.sqlite import open_sqlite_reader, open_sqlite_store
-from supervisor.store.sqlite_file import Owner, open_writer
+from supervisor.store.sqlite_file import Owner, open_writer, several_may_write
 
 # ruff: noqa: ASYNC240 - nothing else runs here that a blocking look at a file could hold up
 
@@ -80,9 +82,9 @@ async def test_files_are_for_their_user_only(tmp_path: Path) -> None:
     async with open_sqlite_store(tmp_path / "agents.db", owner="tests", inline=True) as store:
         await store.commit(COUNT)
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
-    assert set(modes) == {"agents.db", "agents.db-wal", "agents.db-shm", "agents.db-owner"}
+    assert set(modes) == {f"agents.db{end}" for end in ("", "-wal", "-shm", "-owner", "-queue")}
     assert set(modes.values()) == {0o600}
-    assert {path.name for path in tmp_path.iterdir()} == {"agents.db", "agents.db-owner"}
+    assert {path.name for path in tmp_path.iterdir()} == {"agents.db", "agents.db-owner", "agents.db-queue"}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
@@ -150,39 +152,121 @@ async def test_a_store_keeps_its_name(tmp_path: Path) -> None:
 # -- ownership ---------------------------------------------------------------------------------------------------
 
 
-async def test_sup_6_a_second_owner_is_refused_by_name(tmp_path: Path) -> None:
-    """The message says who has it, since when, and what to do; links lead to the same lock; a close frees it."""
+async def test_sup_6_a_tree_that_is_run_is_refused_by_name_and_given_back_is_free(tmp_path: Path) -> None:
+    """The message says who runs it, since when, and what to do; its store is open to others all the same."""
     path = tmp_path / "agents.db"
     link = tmp_path / "link.db"
     link.symlink_to(path)
-    async with open_sqlite_store(path, owner="callboard run review.py", inline=True) as store:
-        for name in (path, link):
-            await refused(name, OwnedElsewhere, "store agents.db is in use by this process (callboard run review.py)")
+    async with (
+        open_sqlite_store(path, owner="callboard run review.py", inline=True) as one,
+        open_sqlite_store(link, owner="other", inline=True) as two,
+    ):
+        mine = one.new_holder()
+        epoch = await one.own(TREE, mine)
+        with pytest.raises(
+            OwnedElsewhere, match=r"run by process \d+ \(callboard run review.py\) since .*send or steer"
+        ):
+            await two.own(TREE, two.new_holder())
+        assert await two.own(TreeId("other"), two.new_holder()) == 1
+        assert await two.commit(COUNT) == (1,)
+        assert await one.own(TREE, mine) == epoch, "whoever has it keeps its epoch"
+        await one.release(mine)
+        assert await two.own(TREE, two.new_holder()) == epoch + 1
+
+
+async def test_sup_6_a_lease_that_is_not_renewed_ends(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
+    """Renewed in time it lasts; let run out another takes the tree, and the old epoch writes nothing more."""
+    async with open_sqlite_store(tmp_path / "agents.db", owner="tests", inline=True, lease_s=10) as store:
+        mine, other = store.new_holder(), store.new_holder()
+        epoch = await store.own(TREE, mine)
+        await trio.sleep(9)
+        assert await store.renew(mine) == {TREE: epoch}
+        await trio.sleep(9)
+        with pytest.raises(OwnedElsewhere):
+            await store.own(TREE, other)
+        assert await store.lease(TREE) is not None
+        await trio.sleep(1)
+        assert await store.lease(TREE) is None
+        assert await store.own(TREE, other) == epoch + 1
+        assert await store.renew(mine) == {}
+        with pytest.raises(Fenced):
+            await store.commit(ChangeSet(TREE, epoch, (Bump("n"),)))
+        assert await store.commit(ChangeSet(TREE, epoch + 1, (Bump("n"),))) == (1,)
+
+
+HOLDER = """
+import sys
+import trio
+from actors.ids import TreeId
+from supervisor.store.sqlite import open_sqlite_store
+async def main():
+    async with open_sqlite_store(sys.argv[1], owner="callboard run other.py", lease_s=3600) as store:
+        print(await store.own(TreeId("lead"), store.new_holder()), flush=True)
+        await trio.to_thread.run_sync(sys.stdin.read)
+trio.run(main)
+"""
+
+
+def _process_of(code: str, path: Path) -> subprocess.Popen[bytes]:
+    """A process that runs `code` on a store, until its standard input ends."""
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()
+    )
+
+
+async def test_sup_6_a_killed_owner_is_known_to_be_gone(tmp_path: Path) -> None:
+    """Its lease would last for an hour, and its process is not there: the tree is taken at once."""
+    path = tmp_path / "agents.db"
+    process = _process_of(HOLDER, path)
+    assert process.stdout is not None
+    assert process.stdin is not None
+    try:
+        assert process.stdout.readline() == b"1\n"
+        async with open_sqlite_store(path, owner="tests") as store:
+            with pytest.raises(OwnedElsewhere, match=f"process {process.pid} .callboard run other.py."):
+                await store.own(TREE, store.new_holder())
+            process.kill()
+            process.wait()
+            assert await store.own(TREE, store.new_holder()) == 2
+            rows = store._writer._db.execute("SELECT count(*) FROM owners").fetchall()
+            assert rows == [(1,)], "nobody is remembered who has nothing"
+    finally:
+        process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+async def test_sup_6_an_old_sqlite_writes_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before 3.51.3 several writers can lose commits: such a process must be alone, and says how not to be."""
+    assert [several_may_write(version) for version in ("3.40.1", "3.51.2", "3.51.3", "3.52.0", "4.0")] == [
+        False, False, True, True, True,
+    ]  # fmt: skip
+    path = tmp_path / "agents.db"
+    async with open_sqlite_store(path, owner="new", inline=True):
+        monkeypatch.setattr(sqlite, "several_may_write", lambda: False)
+        await refused(path, OwnedElsewhere, "must not write beside another: before 3.51.3 it can lose commits")
+    async with open_sqlite_store(path, owner="callboard run old.py", inline=True):
+        monkeypatch.setattr(sqlite, "several_may_write", lambda: True)
+        await refused(path, OwnedElsewhere, "store agents.db is in use by this process (callboard run old.py)")
+    async with open_sqlite_store(path, owner="tests", inline=True) as store:
         assert await store.commit(COUNT) == (1,)
-    async with open_sqlite_store(link, owner="tests", inline=True) as store:
-        assert await store.commit(COUNT) == (2,)
 
 
 OWNER = """
 import sys
 from pathlib import Path
 from supervisor.store.sqlite_file import Owner
-owner = Owner.take(Path(sys.argv[1]), "callboard run other.py")
+owner = Owner.take(Path(sys.argv[1]), "callboard run other.py", alone=True)
 print("owned", flush=True)
 sys.stdin.read()
 """
 
 
-def _owner_of(path: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=Path.cwd()
-    )
-
-
 async def test_sup_6_another_process_is_named_and_a_dead_one_does_not_block(tmp_path: Path) -> None:
     """While it lives its pid is told; once it is killed its file keeps nobody out."""
     path = tmp_path / "agents.db"
-    process = _owner_of(path)
+    process = _process_of(OWNER, path)
     assert process.stdout is not None
     assert process.stdin is not None
     try:
@@ -215,7 +299,7 @@ async def test_sup_6_another_process_is_named_and_a_dead_one_does_not_block(tmp_
 )
 async def test_whatever_the_lock_file_holds_the_message_is_readable(tmp_path: Path, content: bytes, told: str) -> None:
     """An owner that has not written yet, or an odd file, is told of as well as can be."""
-    owner = Owner.take(tmp_path / "agents.db", "tests")
+    owner = Owner.take(tmp_path / "agents.db", "tests", alone=True)
     (tmp_path / "agents.db-owner").write_bytes(content)
     await refused(tmp_path / "agents.db", OwnedElsewhere, told)
     owner.release()
@@ -224,9 +308,9 @@ async def test_whatever_the_lock_file_holds_the_message_is_readable(tmp_path: Pa
 
 async def test_the_hour_is_told_for_today(tmp_path: Path) -> None:
     """Since when is told as a clock shows it."""
-    owner = Owner.take(tmp_path / "agents.db", "tests")
+    owner = Owner.take(tmp_path / "agents.db", "tests", alone=True)
     since = dt.datetime.fromisoformat(json.loads((tmp_path / "agents.db-owner").read_bytes())["since"])
-    await refused(tmp_path / "agents.db", OwnedElsewhere, f"since {since:%H:%M};")
+    await refused(tmp_path / "agents.db", OwnedElsewhere, f"since {since:%H:%M},")
     owner.release()
 
 
@@ -234,7 +318,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     """A child that outlives us, made by a plain fork, holds nothing up."""
     code = (
         "import os, sys\nfrom pathlib import Path\nfrom supervisor.store.sqlite_file import Owner\n"
-        "owner = Owner.take(Path(sys.argv[1]), 'tests')\n"
+        "owner = Owner.take(Path(sys.argv[1]), 'tests', alone=True)\n"
         "if os.fork():\n    os._exit(0)\n"
         "sys.stdout.close(); os.close(1); sys.stdin.read()\n"
     )
@@ -245,7 +329,7 @@ def test_a_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
         deadline = time.monotonic() + 10
         while True:  # the child closes its copy right after the fork, perhaps later than we look
             try:
-                Owner.take(tmp_path / "agents.db", "tests").release()
+                Owner.take(tmp_path / "agents.db", "tests", alone=True).release()
                 break
             except OwnedElsewhere:
                 assert time.monotonic() < deadline
@@ -276,7 +360,7 @@ async def test_a_reader_sees_what_its_owner_has_committed(tmp_path: Path) -> Non
     """`show` works while another process runs the agents, and writes nothing."""
     path = tmp_path / "agents.db"
     async with open_sqlite_store(path, owner="tests", inline=True) as store:
-        epoch = await store.own(TREE)
+        epoch = await store.own(TREE, store.new_holder())
         await store.commit(ChangeSet(TREE, epoch, (Put(AgentRow(LEAD, "", "lead", "d"), fresh=True),)))
         async with open_sqlite_reader(path, inline=True) as reader:
             for number in range(3):

@@ -1,0 +1,96 @@
+"""Ownership in a SQLite store: taking trees, keeping the lease, giving trees back, as SQL.
+
+Each is one set in the writer's group, so that a tree changes hands between two commits and never inside one (SUP-6).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import attrs
+import msgspec
+
+from .leases import Holder, Lease, begun, is_over, owned_elsewhere
+from .sqlite_machine import boot_id, gone
+from .sqlite_steps import Step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .sqlite_steps import Db
+
+    Clock: TypeAlias = Callable[[], float]
+
+
+@attrs.frozen
+class Owning:
+    """A set of its own kind: it changes who owns what, and needs no epoch. `tree`: that is meant, or empty."""
+
+    tree: str
+    step: Step
+
+
+def take(tree: str, holder: Holder, clock: Clock) -> Owning:
+    """Take a tree; its value is the epoch."""
+    return Owning(tree, (_take, (tree, holder, clock)))
+
+
+def renew(holder: Holder, clock: Clock) -> Owning:
+    """Keep the lease; its value is the trees held, each with its epoch."""
+    return Owning("", (_renew, (holder, clock)))
+
+
+def release(holder: Holder, trees: tuple[str, ...] | None) -> Owning:
+    """Give trees back, or all."""
+    return Owning("", (_release, (holder, trees)))
+
+
+LEASE: Final = "SELECT t.epoch, o.body, o.until FROM trees t LEFT JOIN owners o ON o.holder = t.holder WHERE t.tree = ?"
+_TAKE: Final = (
+    "INSERT INTO trees VALUES (?1, 1, ?2)"
+    " ON CONFLICT DO UPDATE SET epoch = epoch + 1, holder = excluded.holder RETURNING epoch"
+)
+_KEEP: Final = "INSERT INTO owners VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET until = excluded.until"
+_FORGET: Final = "DELETE FROM owners WHERE holder = ?1 AND NOT EXISTS (SELECT 1 FROM trees WHERE holder = ?1)"
+
+
+def _take(db: Db, tree: str, holder: Holder, clock: Clock) -> int:
+    now = clock()
+    found = db.ask(LEASE, (tree,))
+    epoch, body, until = found[0] if found else (0, None, None)
+    before = None
+    if body is not None:
+        before = decoded(body, until)
+        if before.holder.id == holder.id:
+            return int(epoch)
+        if not is_over(before, boot=boot_id(), now=now, gone=gone):
+            raise owned_elsewhere(tree, before.holder)
+    taken: int = db.ask(_TAKE, (tree, holder.id))[0][0]
+    db.epochs[tree] = taken
+    _keep(db, holder, now)
+    if before is not None:
+        db.execute(_FORGET, (before.holder.id,))
+    return taken
+
+
+def _keep(db: Db, holder: Holder, now: float) -> None:
+    db.execute(_KEEP, (holder.id, begun(holder, now).until, msgspec.json.encode(attrs.asdict(holder))))
+
+
+def _renew(db: Db, holder: Holder, clock: Clock) -> Any:
+    _keep(db, holder, clock())
+    return tuple(db.ask("SELECT tree, epoch FROM trees WHERE holder = ?", (holder.id,)))
+
+
+def _release(db: Db, holder: Holder, trees: tuple[str, ...] | None) -> None:
+    if trees is None:
+        db.execute("UPDATE trees SET holder = NULL WHERE holder = ?", (holder.id,))
+        db.execute("DELETE FROM owners WHERE holder = ?", (holder.id,))
+        return
+    for tree in trees:
+        db.execute("UPDATE trees SET holder = NULL WHERE tree = ? AND holder = ?", (tree, holder.id))
+
+
+def decoded(body: bytes, until: float | None) -> Lease:
+    """A lease as it is stored."""
+    return Lease(Holder(**msgspec.json.decode(body)), until)
