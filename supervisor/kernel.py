@@ -31,9 +31,9 @@ from .budgets import GRANTS, read_budget, read_grant
 from .doubt import settled
 from .ledger import Ledger
 from .mirror import Mirror
+from .ownership import Ownership
 from .replies import Replies
 from .store.base import Store
-from .store.leases import Holder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,9 +69,8 @@ class Kernel:
     registry: dict[str, Agent]
     nursery: trio.Nursery
     token: str
-    holder: Holder
     now: Callable[[], float]
-    epochs: dict[TreeId, int] = attrs.field(factory=dict, init=False)
+    ownership: Ownership = attrs.field(init=False)
     mirror: Mirror = attrs.field(init=False)
     actors: dict[AgentId, Actor] = attrs.field(init=False)
     receipts: WeakValueDictionary[MessageId, Receipt] = attrs.field(init=False)
@@ -82,10 +81,10 @@ class Kernel:
     """The time of day in Unix seconds, for what must outlive this process; nothing is ordered by it."""
     _made: int = attrs.field(default=0, init=False)
     _reading: dict[AgentId, trio.Event] = attrs.field(factory=dict, init=False)
-    _owning: dict[TreeId, trio.Lock] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         """What commits mean here is the mirror's to say."""
+        self.ownership = Ownership(self.store, self._open_accounts)
         spawn = self.nursery.start_soon
         self.mirror = Mirror(
             replies=self.replies,
@@ -125,7 +124,7 @@ class Kernel:
         Raises:
             StoreError, MailboxError, UnknownPath: nothing was written. InDoubt: even the store does not know.
         """
-        epoch = self.epochs[tree] if fenced else None
+        epoch = self.ownership.epoch(tree) if fenced else None
 
         def then(
             values: Values,
@@ -264,22 +263,17 @@ class Kernel:
         """Own a tree, once: its epoch, and the accounts of all its agents (BUD-7).
 
         Raises:
-            StoreError: it cannot be owned.
+            OwnedElsewhere: another process runs it. StoreError: it cannot be owned.
         """
-        epoch = self.epochs.get(tree)
-        if epoch is not None:
-            return epoch
-        async with self._owning.setdefault(tree, trio.Lock()):
-            if tree not in self.epochs:
-                epoch = await self.store.own(tree, self.holder)
-                for row in await self.store.tree_rows(tree):
-                    self.open_account(row)
-                    if row.budget is not None:
-                        for granted in await self.store.kv(row.agent, GRANTS):
-                            more, by = read_grant(granted)
-                            self.ledger.grant(row.agent, more, by=by)
-                self.epochs[tree] = epoch
-        return self.epochs[tree]
+        return await self.ownership.own(tree)
+
+    async def _open_accounts(self, tree: TreeId) -> None:
+        for row in await self.store.tree_rows(tree):
+            self.open_account(row)
+            if row.budget is not None:
+                for granted in await self.store.kv(row.agent, GRANTS):
+                    more, by = read_grant(granted)
+                    self.ledger.grant(row.agent, more, by=by)
 
     def open_account(self, row: AgentRow) -> None:
         """The agent's account in the ledger, with what it had spent and the lost request it had reserved for."""

@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 import time
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -267,7 +267,6 @@ def _assemble(
         registry=dict(registry),
         nursery=actors,
         token=board.journal.token,
-        holder=store.new_holder(),
         now=now,
         wall=now if inline else time.time,  # under a virtual clock the time of day is virtual, too
     )
@@ -323,8 +322,7 @@ def _tell_spending(parts: Parts, agent: AgentId, overrun: Amounts) -> None:
 def _waited_for(parts: Parts, path: AgentId) -> None:
     """Somebody begins to wait for this agent: while we leave, it may begin a turn for that."""
     if parts.leaving is not None:
-        actor = parts.kernel.actors.get(path)
-        if actor is not None:
+        if (actor := parts.kernel.actors.get(path)) is not None:
             actor.wake()
         parts.stopping.moved()
 
@@ -359,7 +357,7 @@ async def _leave(parts: Parts, mode: str, grace_s: float, hard_s: float) -> None
             await parts.exits.leave(mode, grace_s, hard_s)
             await unwound(parts, hard_s)
     finally:
-        await _give_back(parts, hard_s)  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
+        await parts.kernel.ownership.give_back(hard_s)  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
         parts.left = True
         parts.board.end()
         parts.approvals.end()
@@ -369,13 +367,6 @@ async def _leave(parts: Parts, mode: str, grace_s: float, hard_s: float) -> None
             nursery.cancel_scope.cancel()
     if left:
         sys.stderr.write("callboard: still running when the supervisor was left:\n" + "\n".join(left) + "\n")
-
-
-async def _give_back(parts: Parts, hard_s: float) -> None:
-    """Let another take the trees at once; where that fails, it takes them when the lease is over."""
-    with trio.CancelScope(shield=True) as scope, suppress(CallboardError):
-        scope.deadline = trio.current_time() + hard_s
-        await parts.kernel.store.release(parts.kernel.holder)
 
 
 def run_sync(agent: Agent, task: object, **options: object) -> Report:

@@ -1,0 +1,92 @@
+"""The trees that a supervisor runs: taken once, kept by a lease, given back (SUP-6).
+
+What an owner writes carries the epoch that it took the tree with, and the store refuses it once another has taken the
+tree. So a supervisor that was stopped for longer than its lease lasts writes nothing more, whatever it believes.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, final
+
+import trio
+
+from actors.errors import CallboardError, Fenced
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from actors.ids import TreeId
+
+    from .store.base import Store
+    from .store.leases import Holder
+
+
+@final
+class Ownership:
+    """What one supervisor owns.
+
+    Invariants:
+        OWN-1 a tree is in `epochs` from when it was taken and its accounts were opened, until it is lost.
+
+    Attributes:
+        holder: this supervisor, as others are told of it.
+        opened: awaited with a tree that was taken, before anything of it may begin.
+    """
+
+    def __init__(self, store: Store, opened: Callable[[TreeId], Awaitable[None]]) -> None:
+        self._store = store
+        self._opened = opened
+        self._taking: dict[TreeId, trio.Lock] = {}
+        self.holder: Holder = store.new_holder()
+        self.epochs: dict[TreeId, int] = {}
+
+    async def own(self, tree: TreeId) -> int:
+        """Own a tree, once; its epoch.
+
+        Raises:
+            OwnedElsewhere: another runs it. StoreError: it cannot be owned.
+        """
+        epoch = self.epochs.get(tree)
+        if epoch is not None:
+            return epoch
+        lock = self._taking.setdefault(tree, trio.Lock())
+        try:
+            async with lock:
+                if tree not in self.epochs:
+                    epoch = await self._store.own(tree, self.holder)
+                    await self._opened(tree)
+                    self.epochs[tree] = epoch
+        finally:
+            if not lock.statistics().tasks_waiting:
+                self._taking.pop(tree, None)
+        return self.epochs[tree]
+
+    def epoch(self, tree: TreeId) -> int:
+        """The epoch to write with.
+
+        Raises:
+            Fenced: the tree is not this supervisor's, or not any more.
+        """
+        epoch = self.epochs.get(tree)
+        if epoch is None:
+            raise Fenced(f"tree {tree!r} is not run by this process any more; whoever runs it goes on with it")
+        return epoch
+
+    async def renew(self) -> tuple[TreeId, ...]:
+        """Keep the lease; the trees that were lost all the same.
+
+        Raises:
+            StoreError: it could not be written; the lease lasts on from when it was renewed last.
+        """
+        if not self.epochs:
+            return ()
+        before = dict(self.epochs)
+        held = await self._store.renew(self.holder)
+        return tuple(tree for tree, epoch in before.items() if held.get(tree) != epoch)
+
+    async def give_back(self, within_s: float) -> None:
+        """Let another take the trees at once; where that cannot be written, it may when the lease is over."""
+        with trio.CancelScope(shield=True) as scope, suppress(CallboardError):
+            scope.deadline = trio.current_time() + within_s
+            await self._store.release(self.holder)
