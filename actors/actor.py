@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, final
 
-import trio
-
+from .behind import Behind
 from .changes import Claim, Intake, Move, Put
 from .compaction import ASKED, Compacting
 from .crashes import Crashes, leave_in_order
@@ -70,6 +69,9 @@ class Keeper(Protocol):
 
     async def after_turn(self, actor: Actor, over: Over) -> None:
         """The hooks behind a turn."""
+
+    async def after_run(self, actor: Actor) -> None:
+        """The hooks behind a run that is over."""
 
     def compacted(self, actor: Actor, error: CallboardError | None) -> None:
         """A compaction is over, or will not be: tell those who wait."""
@@ -138,22 +140,20 @@ class Actor:
         self.active = False
         self.compacting = False
         self.not_compacted: str | None = None
-        self._behind: trio.CancelScope | None = None  # around the hooks behind a turn
+        self._behind = Behind()
 
     # -- work arrives ----------------------------------------------------------------------------------------------
 
     def arrived(self, queued: Queued) -> None:
         """A message is durable, and in its lane: wake."""
-        if self._behind is not None and queued.envelope.purpose is Purpose.ABORT:
-            self._behind.cancel()
+        self._behind.ordered(queued)
         self.wake()
 
     def cut_off(self) -> None:
         """Stop the turn here and now, or what runs behind it."""
         if self.loop is not None:
             self.loop.cut_off()
-        if self._behind is not None:
-            self._behind.cancel()
+        self._behind.cancel()
 
     def wake(self) -> None:
         """See that what is due gets a task; sync, from anywhere on the Trio thread. An active one sees it by itself."""
@@ -183,15 +183,19 @@ class Actor:
         Raises:
             NotCompacted: nobody would carry it out.
         """
-        if self.suspended is not None or self.intake is not Intake.OPEN or not self.keeper.may_begin(self):
-            why = self.suspended or (self.intake.value if self.intake is not Intake.OPEN else "being stopped")
-            raise NotCompacted(f"{self.path} is {why}: nobody would compact it")
+        self.check_compacts()
         if self.compacting:
             return
         self.compacting, self.not_compacted = True, None
         if self.loop is not None:
             self.loop.compact()
         self.wake()
+
+    def check_compacts(self) -> None:
+        """Raise `NotCompacted` where nobody would carry a compaction out."""
+        if self.suspended is not None or self.intake is not Intake.OPEN or not self.keeper.may_begin(self):
+            why = self.suspended or (self.intake.value if self.intake is not Intake.OPEN else "being stopped")
+            raise NotCompacted(f"{self.path} is {why}: nobody would compact it")
 
     def _compacted(self, error: CallboardError | None) -> None:
         self.compacting = False
@@ -223,6 +227,7 @@ class Actor:
             while True:
                 try:
                     await self._work()
+                    await self._run_over()
                     self.keeper.settled(self)
                 except Exception as error:  # noqa: BLE001 - an actor's one supervision point: a bug in it is no end of all
                     again = self.crashes.goes_on(error)
@@ -281,15 +286,13 @@ class Actor:
         self._ended(over, row)
         self.keeper.turn_over(self, over)
         if self.spec.hooks:
-            await self._after_turn(over)
+            await self._behind.run(self.keeper.after_turn(self, over), self.mailbox.orders)
 
-    async def _after_turn(self, over: Over) -> None:
-        """The hooks behind a turn: foreign code, which an abort ends here too (ABT-1)."""
-        with trio.CancelScope() as self._behind:
-            if any(order.envelope.purpose is Purpose.ABORT for order in self.mailbox.orders):
-                self._behind.cancel()  # it came when the turn was over already
-            await self.keeper.after_turn(self, over)
-        self._behind = None
+    async def _run_over(self) -> None:
+        """A run is over: its hooks are called; what they send, or what came meanwhile, begins the next one."""
+        if self.spec.hooks and self.run_open and not self.owes:
+            await self._behind.run(self.keeper.after_run(self), self.mailbox.orders)
+            self.run_open = not self.owes
 
     def _take_over(self, loop: TurnLoop, before: AgentRow) -> None:
         """What the loop left behind, however it ended."""

@@ -15,6 +15,7 @@ import msgspec
 from .budget import DEFAULT_LIMITS, Budget, Limits
 from .compaction import Compaction
 from .errors import UsageError
+from .hooked import check_hooks
 from .ids import MAX_NAME_CHARS
 from .output import OutputSpec, output_spec
 from .pages import READER
@@ -212,6 +213,7 @@ class Agent:
             if name in taken:
                 raise _oops(self, f"two tools are named {name!r}: {taken[name]} and {what}; rename one")
             taken[name] = what
+        check_hooks(self.hooks, f"agent {self.name!r}, hooks=")
         spec = None if self.output is None else output_spec(self.output, f"agent {self.name!r}, output=")
         object.__setattr__(self, "output_spec", spec)  # frozen: these three are computed from the rest
         object.__setattr__(self, "digest", _sha256(_form(self)))

@@ -190,5 +190,18 @@ class Conversation:
         """What stands in it now."""
         return Window(self._records, len(self._records), self._bytes, self._responses, self._memo)
 
+    def ahead(self, records: Iterable[Record]) -> Window:
+        """The window as it will be once these records are committed; it costs a copy."""
+        made = Conversation()
+        made._records, made._bytes, made._responses = list(self._records), self._bytes, self._responses
+        made._summary, made._first, made._skipped, made.stored = (
+            self._summary,
+            self._first,
+            self._skipped,
+            self.stored,
+        )
+        made.extend(records)
+        return made.window()
+
     def __repr__(self) -> str:
         return f"<Conversation {len(self._records)} records of {self.stored}, {self._bytes} bytes>"

@@ -1,25 +1,37 @@
 """Hooks: what an agent's owner may do at the boundaries of its runs, turns, requests and tool calls.
 
-One object per agent, every method optional. `instructions`, `tools` and `context` decide what is sent, so their
-failure fails the turn; the others observe, so theirs is an event, unless the method is marked with `@guard`. They run
-in the supervisor's tool nursery, each call in order, by a task of their own; an abort leaves them behind like tools,
-and drops what they answer later (ABT-6). What they return (`Steer`, `Send`, or a list) is accepted as one commit.
+One object per agent, and one of the supervisor for all of its agents, every method optional. `instructions`, `tools`
+and `context` decide what is sent, so their failure fails the turn; the others observe, so theirs is an event, unless
+the method is marked with `@guard`. They run in the supervisor's tool nursery, each call in order, by a task of their
+own; an abort cancels them, leaves them behind like tools where they do not notice, and drops what they answer later
+(ABT-6). What they return (`Steer`, `Send`, `Compact`, or a list) is carried out as one decision (HOK-2).
+
+The supervisor's hooks stand around the agent's: at `before_…` they are called first, at `after_…` and `settled` last;
+its `around_tool` wraps the agent's; what decides is asked of the agent's first, and the supervisor's, which see what
+these chose, have the last word.
+
+How often: `before_run` and `after_run` once for each run, `before_turn` and `after_turn` once for each turn, whatever
+pauses, parks or restarts it; the deciding ones and `before_request` once for each request, not for each attempt (the
+deciding ones again where other mail has come since); `after_response` once for each whole response. None is called for
+a summary's request. Two limits: a turn that a crash ended before its first commit begins anew, with its hooks; and the
+hooks behind a turn are not called again where the process ended before them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, final
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, final
 
 import attrs
 
 from .calling import Kv, ToolHost
-from .conversation import Window
 from .errors import UsageError
+from .hooked import GUARD, METHODS, Point
 from .ids import AgentId
-from .points import Point
+from .ports import Response
 
 if TYPE_CHECKING:
+    from .conversation import Window
     from .ref import AgentRef
     from .reports import Report
     from .tools import Tool
@@ -54,6 +66,22 @@ class Refuse:
     reason: str
 
 
+class Seen(Protocol):
+    """What stands when a hook is called, looked up where it is asked for."""
+
+    def conversation(self) -> Window:
+        """The conversation."""
+        ...
+
+    def instructions(self) -> str:
+        """The instructions of the next request."""
+        ...
+
+    def tools(self) -> Mapping[str, Tool[..., Any]]:
+        """Its tools."""
+        ...
+
+
 Answer: TypeAlias = "Steer | Send | Compact | Sequence[Steer | Send | Compact] | None"
 
 
@@ -80,20 +108,39 @@ class Moment:
 
     Attributes:
         agent: whose hook it is. run, turn: numbers from 1.
-        conversation: as it stands; reading it copies nothing.
         kv: the agent's store. run_kv: the run's, erased when the run settles.
+        response: what the model said, in `after_response`; else None.
     """
 
     agent: AgentId
     run: int
     turn: int
-    conversation: Window
     kv: Kv
     run_kv: Kv
+    response: Response | None
+    _seen: Seen = attrs.field(repr=False)
     _host: ToolHost = attrs.field(repr=False)
 
+    @property
+    def conversation(self) -> Window:
+        """The conversation; to `instructions`, `tools` and `context` as their request will show it.
+
+        Reading it copies nothing, but for these three, to whom it shows what is about to be added.
+        """
+        return self._seen.conversation()
+
+    @property
+    def instructions(self) -> str:
+        """The instructions of the next request, as chosen so far."""
+        return self._seen.instructions()
+
+    @property
+    def tools(self) -> Mapping[str, Tool[..., Any]]:
+        """The tools of the next request by name, as chosen so far."""
+        return self._seen.tools()
+
     def ref(self, path: str) -> AgentRef:
-        """The handle of another agent."""
+        """The handle of another agent, or of this one. What waits is checked for cycles (REE-2)."""
         return self._host.ref(AgentId(path))
 
 
@@ -111,13 +158,17 @@ class Hooks:
     """Override what you need; all others cost nothing."""
 
     async def instructions(self, at: Moment) -> str | None:
-        """The instructions of the next request; None for the agent's own. Its failure fails the turn."""
+        """The instructions of the next request; None for those chosen so far. Its failure fails the turn."""
 
     async def tools(self, at: Moment) -> Sequence[Tool[..., Any]] | None:
-        """The tools of the next request; None for the agent's own. Its failure fails the turn."""
+        """The tools of the next request; None for those chosen so far. Its failure fails the turn."""
 
     async def context(self, at: Moment) -> Sequence[Record] | None:
-        """What the next request shows of the conversation; None for all. What is stored never changes by it."""
+        """What the next request shows of the conversation, `at.conversation`; None for that as it is.
+
+        What is stored never changes by it. It must leave a conversation that providers take: a call with its result
+        behind it, or neither. Where an agent has one, each request costs a copy of the history.
+        """
 
     async def before_run(self, at: Moment) -> Answer:
         """A run begins."""
@@ -136,7 +187,7 @@ class Hooks:
         """A request is about to be admitted."""
 
     async def after_response(self, at: Moment) -> Answer:
-        """A whole response came, and is about to be committed."""
+        """A whole response came (`at.response`), and is about to be committed."""
 
     async def around_tool(self, at: Moment, call: AroundCall, proceed: Proceed) -> object:
         """Wrap a tool call: `return await proceed()`; it runs at most once however often it is asked (TOL-13).
@@ -148,7 +199,7 @@ class Hooks:
         return await proceed()
 
     async def after_turn(self, at: Moment, report: Report) -> Answer:
-        """A turn ended."""
+        """A turn ended; one that was parked, when it has gone on."""
 
     async def after_run(self, at: Moment, report: Report) -> Answer:
         """A run ended."""
@@ -158,29 +209,14 @@ class Hooks:
 
 
 def guard(method: F) -> F:
-    """Mark an observing hook as a guard: its failure fails the turn (HOK-1)."""
-    method.__callboard_guard__ = True  # type: ignore[attr-defined]  # a mark on a function
+    """Mark an observing hook as a guard: its failure fails the turn, of which one behind it finds none (HOK-1)."""
+    setattr(method, GUARD, True)
     return method
 
 
 def is_guard(method: object) -> bool:
     """Whether a hook was marked."""
-    return bool(getattr(method, "__callboard_guard__", False))
-
-
-METHODS: Final = {
-    Point.BEFORE_RUN: ("before_run",),
-    Point.BEFORE_TURN: ("before_turn",),
-    Point.PREPARE: ("instructions", "tools", "context"),
-    Point.MODEL_CHANGED: ("model_changed",),
-    Point.BEFORE_REQUEST: ("before_request",),
-    Point.AFTER_RESPONSE: ("after_response",),
-    Point.AFTER_TURN: ("after_turn",),
-    Point.AFTER_RUN: ("after_run",),
-    Point.SETTLED: ("settled",),
-}
-AROUND: Final = "around_tool"
-_KNOWN: Final = frozenset(name for names in METHODS.values() for name in names) | {AROUND}
+    return bool(getattr(method, GUARD, False))
 
 
 def method_of(hooks: object, name: str) -> Callable[..., Awaitable[Any]] | None:
@@ -192,20 +228,11 @@ def method_of(hooks: object, name: str) -> Callable[..., Awaitable[Any]] | None:
     return method
 
 
-def points_of(hooks: object) -> frozenset[Point]:
-    """The points at which an agent's hooks must be called.
-
-    Raises:
-        UsageError: a public method that is no hook: a misspelt name would be silently never called.
-    """
-    if hooks is None:
-        return frozenset()
-    public = {name for name in vars(type(hooks)) if not name.startswith("_")}
-    unknown = sorted(name for name in public - _KNOWN if callable(getattr(hooks, name, None)))
-    if unknown:
-        msg = f"{type(hooks).__name__}: {', '.join(unknown)} is no hook; hooks are {', '.join(sorted(_KNOWN))}"
-        raise UsageError(msg)
-    return frozenset(point for point, names in METHODS.items() if any(method_of(hooks, name) for name in names))
+def points_of(*hooks: object) -> frozenset[Point]:
+    """The points at which an agent's hooks, or its supervisor's, must be called."""
+    return frozenset(
+        point for point, names in METHODS.items() if any(method_of(one, name) for one in hooks for name in names)
+    )
 
 
 def answers(value: object) -> tuple[Steer | Send | Compact, ...]:

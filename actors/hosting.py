@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from .ids import AgentId, CallId
     from .inputs import HookReturned, Looked
     from .messages import Selection
+    from .moves import CallHook
     from .output import OutputSpec
-    from .points import Point
     from .ports import Gate, Model, ModelRequest
 
 DeliverCall: TypeAlias = "Callable[[CallOutcome], None]"
@@ -78,10 +78,13 @@ class Host(Protocol):
     async def settle_left_behind(self) -> None:
         """Wait, for a bounded time, until they are done; then name those that are not (REQ-2)."""
 
-    def start_hook(self, point: Point, deliver: DeliverHook, wanted: Callable[[], bool]) -> None:
+    def start_hook(self, call: CallHook, deliver: DeliverHook, wanted: Callable[[], bool]) -> Callable[[], None]:
         """Call the hooks of a point; `deliver` hears the error of one that decides, and the tools that one chose.
 
         `wanted`: whether the turn still asks; what is answered later is dropped (ABT-6).
+
+        Returns:
+            What cancels them and leaves them behind.
         """
         ...
 

@@ -70,6 +70,7 @@ class TurnLoop:
         self._waiting: trio.CancelScope | None = None
         self._nursery: trio.Nursery | None = None
         self._admitted: Ticket | None = None  # the last one
+        self._end_hook: Callable[[], None] = _nothing  # cancels the last one, which may be over
         self.over: Over | None = None
 
     async def run(self, begin: Begin) -> Over:
@@ -88,6 +89,7 @@ class TurnLoop:
             if self.over is None:  # cut off: what runs in other nurseries hears of it from us
                 self._generation += 1
                 self._host.cancel_calls(tuple(call.block.id for call in self.state.calls))
+                self._end_hook()
                 if self._admitted is not None:  # whoever had it is gone; nothing, where a request was made with it
                     self._host.gate.abandon(self._admitted)
         if self.over is None and not self._leaving:
@@ -201,6 +203,7 @@ class TurnLoop:
                 case _:  # an answer is the collector's too; what else was asked is asked again
                     pass
         _cancel(self._waiting)
+        self._end_hook()
         now, claimed = self._host.now(), control()
         collector, self._collector = self._collector, None
         if collector is not None and self.state.phase in _ASKING:
@@ -244,13 +247,10 @@ class TurnLoop:
                 self._start(call)
             case CancelCalls(calls=calls):
                 host.cancel_calls(calls)
-            case CallHook(point=point):
+            case CallHook():
                 generation = self._generation
-                host.start_hook(
-                    point,
-                    lambda said: self._answer(generation, said),
-                    lambda: self._asks(generation),
-                )
+                wanted = partial(self._asks, generation)
+                self._end_hook = host.start_hook(action, partial(self._answer, generation), wanted)
             case CutStream():
                 _cancel(self._stream)
             case Again(event=event):
@@ -340,6 +340,10 @@ class TurnLoop:
                 self._answer(generation, await answered(host, self._conversation, action, collector, wanted))
         if generation == self._generation:  # the collector stays until the answer is taken in: a cut may come first
             self._asking = False
+
+
+def _nothing() -> None:
+    """There was no hook."""
 
 
 def _cancel(scope: trio.CancelScope | None) -> None:

@@ -19,11 +19,12 @@ from .changes import AgentRow, Operation
 from .compaction import NO_COMPACTION, Compacting, CompactionOver, Summarise
 from .errors import CallboardError, Exhausted
 from .happenings import Event
-from .ids import CallId
+from .hooked import Point
+from .ids import CallId, MessageId
 from .inputs import Input, Phase, Responded
 from .messages import Failure, Outcome, Queued, Selection
 from .output import OutputSpec
-from .points import Point, TurnSpec
+from .points import TurnSpec
 from .selection import Choosing
 from .tools import Toolbox
 from .transcript import NoteRecord, Record
@@ -68,7 +69,8 @@ class TurnState(Struct):
         unknown: calls of this agent that ended unknown, each with what a repeat of it is known by (TOL-3).
         day_s: what makes the time of day of `now`.
         after_batch: a note that goes behind the results. note_last: the last of `pending` is a failure note, which
-            goes behind the mail. then: where a hook's answer leads.
+            goes behind the mail. then: where a hook's answer leads. prepared: the mail that the hooks which choose the
+            next request saw, or None.
         compacting: compactions that are due, under way, or useless. choosing: what the mail chooses.
     """
 
@@ -103,6 +105,7 @@ class TurnState(Struct):
     after_batch: NoteRecord | None = None
     note_last: bool = False
     then: Point | None = None
+    prepared: tuple[MessageId, ...] | None = None
     response: Responded | None = None
     compacting: Compacting = NO_COMPACTION
     choosing: Choosing | None = None
@@ -115,9 +118,10 @@ class TurnState(Struct):
 
 
 class CallHook(Struct, frozen=True):
-    """Call the hooks of a point; answer HookReturned."""
+    """Call the hooks of a point; answer HookReturned. `coming`: what the next commit will append, where it matters."""
 
     point: Point
+    coming: tuple[Record, ...] = ()
 
 
 class Look(Struct, frozen=True):

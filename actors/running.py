@@ -61,12 +61,36 @@ class Running:
             return "".join(traceback.format_stack(found)[-3:]) if found is not None else ""
         if self.task is None or self.done.is_set():
             return ""
-        lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in self.task.iter_await_frames()]
-        return "\n".join(lines[-6:])
+        return _stack(self.task)
 
     def __repr__(self) -> str:
         state = "done" if self.done.is_set() else "left behind" if self.left_behind else "running"
         return f"<Running {self.call.block.name} {self.call.block.id}: {state}>"
+
+
+def _stack(task: trio.lowlevel.Task) -> str:
+    lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in task.iter_await_frames()]
+    return "\n".join(lines[-6:])
+
+
+@final
+class RunningHook:
+    """Hooks of one point that run, or were left behind and still run."""
+
+    __slots__ = ("done", "frame", "scope", "task")
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.scope = trio.CancelScope()
+        self.done = trio.Event()
+        self.task: trio.lowlevel.Task | None = None
+
+    def stack(self) -> str:
+        """Where its code is now."""
+        return "" if self.task is None or self.done.is_set() else _stack(self.task)
+
+    def __repr__(self) -> str:
+        return f"<RunningHook {self.frame.name} of {self.frame.agent}>"
 
 
 @attrs.frozen
@@ -85,6 +109,9 @@ class Runner:
         nursery: the supervisor's tool nursery.
         frames: the registry of what an agent's loop waits for.
         inline: run sync tools on the Trio thread (for virtual clocks, under which threads break determinism).
+
+    Attributes:
+        hooks: those that run.
     """
 
     def __init__(self, nursery: trio.Nursery, frames: Frames, *, inline: bool = False) -> None:
@@ -92,6 +119,7 @@ class Runner:
         self._frames = frames
         self._inline = inline
         self._limiter = trio.CapacityLimiter(40)
+        self.hooks: set[RunningHook] = set()
 
     def start(
         self,
@@ -114,9 +142,22 @@ class Runner:
 
         self._spawn(running.frame, body, running)
 
-    def start_hook(self, frame: Frame, body: Callable[[], Awaitable[None]]) -> None:
-        """Run hooks; the body catches what they raise."""
-        self._spawn(frame, body, None)
+    def start_hook(self, frame: Frame, body: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        """Run hooks; the body catches what they raise. Returns what cancels them."""
+        hook = RunningHook(frame)
+        self.hooks.add(hook)
+
+        async def whole() -> None:
+            hook.task = trio.lowlevel.current_task()
+            try:
+                with hook.scope:
+                    await body()
+            finally:
+                self.hooks.discard(hook)
+                hook.done.set()
+
+        self._spawn(frame, whole, None)
+        return hook.scope.cancel
 
     def _spawn(self, frame: Frame, body: Callable[[], Awaitable[None]], running: Running | None) -> None:
         async def task() -> None:

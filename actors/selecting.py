@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from .evolve import evolve
 from .happenings import SelectionChanged, SelectionRejected
+from .hooked import Point
 from .ids import turn_id
 from .inputs import Phase
 from .moves import Abandon, CallHook, Look, Step, Tell, nothing_owed, opened
-from .points import Point
 from .selection import OWN, Choosing
 from .transcript import SummaryRecord
 

@@ -25,6 +25,7 @@ from .cutting import commit_failed, cut, keep_unrun
 from .errors import ContextOverflow, Exhausted, InternalError
 from .evolve import evolve
 from .happenings import MessageConsumed, RequestFailed, TurnStarted
+from .hooked import Point
 from .ids import turn_id
 from .inputs import (
     Admitted,
@@ -46,7 +47,7 @@ from .inputs import (
 )
 from .messages import Status
 from .moves import Admit, Ask, CallHook, Look, Step, Tell, TurnState, nothing_owed, opened
-from .points import Point
+from .preparing import choose_again, choose_request
 from .staging import keep, landing, refused
 from .transcript import NoteRecord
 from .usage import NO_USAGE, NOTHING, Amounts
@@ -135,6 +136,8 @@ def _at(state: TurnState, point: Point, before: tuple[Action, ...] = ()) -> Step
             point = Point.BEFORE_REQUEST
         else:
             return _admit(state, before)
+    if point is Point.PREPARE:
+        return choose_request(state, before)
     state.phase, state.then = Phase.HOOK, point
     return Step(state, (), (*before, CallHook(point)))
 
@@ -205,7 +208,7 @@ def _looked(state: TurnState, event: Looked) -> Step:
         return first
     bounds.near(state)
     if state.ticket is not None:
-        return _claim(state, state.ticket, event.now)
+        return choose_again(state) or _claim(state, state.ticket, event.now)
     return _at(state, Point.PREPARE)
 
 
@@ -268,8 +271,7 @@ def _claim(state: TurnState, ticket: object, now: float) -> Step:
     followed: tuple[Action, ...] = ()
     if state.choosing is not None:
         staged, followed = selecting.follow(state)
-    number = opened(state).step + 1
-    mail = state.mail
+    number, mail = opened(state).step + 1, state.mail
     output = state.output.key if state.output else None
     asking = {"step": number, "asking": True, "held": state.held, "output": output}
     commit, records = ending.flush(state, now, opening=asking, owes=True)
@@ -277,7 +279,7 @@ def _claim(state: TurnState, ticket: object, now: float) -> Step:
         [Tell(MessageConsumed, {"message": queued.envelope.id, "lane": queued.envelope.lane.value}) for queued in mail]
     )
     ask = Ask(ticket, number, state.output, toolless=state.last_chance is not None)
-    state.phase, state.owed, state.answer, state.conflicts = Phase.ASKING, True, None, 0
+    state.phase, state.owed, state.answer, state.conflicts, state.prepared = Phase.ASKING, True, None, 0, None
     return Step(state, (*staged, *commit), (*tells, *followed, ask), records)
 
 
@@ -301,10 +303,8 @@ def _responded(state: TurnState, event: Responded) -> Step:
 
 def _take_response(state: TurnState, event: Responded) -> Step:
     """Run its calls, or take it for the answer: the content decides (TRN-5..7)."""
-    turn_open = opened(state)
-    turn = turn_id(state.row.agent, turn_open.number)
-    served = event.served
-    response = served.response
+    turn_open, served = opened(state), event.served
+    turn, response = turn_id(state.row.agent, turn_open.number), served.response
     reading = answers.read(
         turn, turn_open.step, response.blocks, stop=response.stop, model=served.model, usage=served.usage
     )

@@ -1,4 +1,4 @@
-"""Budgets and grants as the store keeps them: JSON text of what was set."""
+"""Budgets and grants as the store keeps them: JSON text of what was set; and what they make of an agent's turns."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import attrs
 
 from actors.budget import Budget
 from actors.changes import KvRow
+from actors.compaction import DEFAULT_COMPACTION
 from actors.errors import Corrupt, UsageError
+from actors.points import TurnSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from actors.agent import Agent
+    from actors.changes import AgentRow
+    from actors.hooked import Point
     from actors.ids import AgentId
 
 
@@ -70,3 +75,17 @@ def read_grant(row: KvRow) -> tuple[Budget, str]:
         msg = f"a stored grant grants nothing: {row.value!r}"
         raise Corrupt(msg)
     return more, by
+
+
+def turn_spec(agent: Agent, row: AgentRow, hooks: frozenset[Point]) -> TurnSpec:
+    """What holds for all turns of an agent; `hooks`: the points at which there are some."""
+    budget = read_budget(row.budget)
+    return TurnSpec(
+        limits=agent.limits,
+        drain=agent.drain,
+        hooks=hooks,
+        on_exhausted=budget.on_exhausted if budget is not None else "wrap_up",
+        output=agent.output_spec,
+        reports_to=row.parent if row.background else None,
+        compaction=agent.compaction or DEFAULT_COMPACTION,
+    )

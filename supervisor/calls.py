@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from actors.ids import AgentId, CallId
     from actors.pages import Page
     from actors.running import Around, Run
+    from actors.transcript import Record
     from actors.waiting import Frame
 
     from .parts import Parts
@@ -181,11 +182,11 @@ class Calls:
         actor = self._parts.kernel.actors.get(self.agent)
         return "" if actor is None else actor.row.parent
 
-    def conversation(self) -> Window:
-        """The conversation as it stands."""
+    def conversation(self, coming: tuple[Record, ...] = ()) -> Window:
+        """The conversation as it stands; with records that are about to be committed, a copy."""
         actor = self._parts.kernel.actors.get(self.agent)
-        conversation = None if actor is None else actor.memory.conversation
-        return (conversation or _EMPTY).window()
+        conversation = (None if actor is None else actor.memory.conversation) or _EMPTY
+        return conversation.ahead(coming) if coming else conversation.window()
 
     def ref(self, path: AgentId) -> AgentRef:
         """A handle."""

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
+
+import attrs
 
 from actors.calling import Kv
 from actors.conversation import Conversation, Window
 from actors.errors import CallboardError, UsageError
 from actors.guarding import goes_on, safely_told, speaks
 from actors.happenings import HookFailed
-from actors.hooks import AROUND, METHODS, Compact, Moment, Send, Steer, answers, is_guard, method_of
+from actors.hooked import AROUND, METHODS, Point
+from actors.hooks import Compact, Moment, Send, Steer, answers, is_guard, method_of
 from actors.ids import run_id
 from actors.inputs import HookReturned
 from actors.letters import Letter
 from actors.messages import Lane
-from actors.points import Point
-from actors.tools import toolbox
+from actors.preparing import shown
+from actors.tools import Toolbox, toolbox
+from actors.transcript import Record
 from actors.waiting import Frame
 
 from .staging import Stage
 from .wrapping import wrapper
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from actors.agent import Agent
     from actors.callview import CallView
@@ -30,8 +34,8 @@ if TYPE_CHECKING:
     from actors.happenings import Event
     from actors.hosting import DeliverHook
     from actors.ids import AgentId
+    from actors.moves import CallHook
     from actors.running import Around
-    from actors.tools import Toolbox
 
     from .calls import Calls
     from .parts import Parts
@@ -45,52 +49,138 @@ def _always() -> bool:
 
 
 @final
-class Hooking:
-    """The hooks of one agent.
+@attrs.define(eq=False)
+class _Chosen:
+    """What the deciding hooks chose for the next request; None stands for the agent's own.
 
     Attributes:
-        instructions, box, window: what the deciding hooks chose for the next request, or None for the agent's own.
+        coming: records that the request's commit will add. ahead: the conversation with them, once somebody read it.
+        upto: how many records of the conversation the hooks saw.
+    """
+
+    coming: tuple[Record, ...] = ()
+    instructions: str | None = None
+    box: Toolbox | None = None
+    window: Window | None = None
+    upto: int = 0
+    ahead: Window | None = None
+
+
+@final
+class _Ahead:
+    """What the deciding hooks see: the conversation with what is about to be added, or what one of them made of it."""
+
+    def __init__(self, hooking: Hooking, calls: Calls, chosen: _Chosen) -> None:
+        self._hooking = hooking
+        self._calls = calls
+        self._chosen = chosen
+
+    def whole(self) -> Window:
+        """The conversation as the request's commit will leave it; copied when it is first asked for."""
+        chosen = self._chosen
+        if chosen.ahead is None:
+            chosen.ahead = self._calls.conversation(chosen.coming)
+        return chosen.ahead
+
+    def conversation(self) -> Window:
+        """As chosen so far."""
+        return self.whole() if self._chosen.window is None else self._chosen.window
+
+    def instructions(self) -> str:
+        """As chosen so far."""
+        return self._hooking.instructions()
+
+    def tools(self) -> Toolbox:
+        """As chosen so far."""
+        return self._hooking.tools()
+
+
+@final
+class Hooking:
+    """The hooks of one agent, and the supervisor's around them.
+
+    Attributes:
         change: the models of a change that is about to reset the conversation, before and after.
     """
 
     def __init__(self, parts: Parts, agent: Agent, path: AgentId, calls: Calls) -> None:
         self._parts = parts
-        self._hooks = agent.hooks
+        self._agent = agent
+        outer, inner = parts.options.hooks, agent.hooks
+        self._inwards = tuple(one for one in (outer, inner) if one is not None)
+        self._outwards = self._inwards[::-1]
         self._path = path
         self._calls = calls
         self._row: Callable[[], AgentRow]
         self._tell: Callable[[type[Event], Mapping[str, object]], None]
-        self._sent: tuple[Steer | Send | Compact, ...] = ()
+        self._offered: Callable[[], Toolbox]
+        self._chosen = _Chosen()
         self._note = ""
         self._stage: Stage | None = None
         self._asked: Frame | None = None
         """Of the hooks that the loop waits for, or of the last that it did."""
         self.change = ("", "")
-        self.instructions: str | None = None
-        self.box: Toolbox | None = None
-        self.window: Window | None = None
 
-    def bind(self, row: Callable[[], AgentRow], tell: Callable[[type[Event], Mapping[str, object]], None]) -> None:
-        """How it sees its agent."""
+    def bind(
+        self,
+        row: Callable[[], AgentRow],
+        tell: Callable[[type[Event], Mapping[str, object]], None],
+        offered: Callable[[], Toolbox],
+    ) -> None:
+        """How it sees its agent: its row, its events, and the tools that it has by itself."""
         self._row = row
         self._tell = tell
+        self._offered = offered
 
-    def start(self, point: Point, deliver: DeliverHook, wanted: Callable[[], bool]) -> None:
+    # -- what was chosen, for the request and for hooks that are called later ----------------------------------------
+
+    def instructions(self) -> str:
+        """The instructions of the next request."""
+        own = self._chosen.instructions
+        return self._agent.instructions.text if own is None else own
+
+    def tools(self) -> Toolbox:
+        """Its tools."""
+        own = self._chosen.box
+        return self._offered() if own is None else own
+
+    def window(self, window: Window) -> Window:
+        """What it shows of a conversation: what was chosen, and what the runtime added since."""
+        chosen = self._chosen
+        if chosen.window is None:
+            return window
+        added = window[chosen.upto :]
+        return Conversation((*chosen.window, *added)).window() if added else chosen.window
+
+    def conversation(self) -> Window:
+        """The conversation as it stands."""
+        return self._calls.conversation()
+
+    # -- calling them ------------------------------------------------------------------------------------------------
+
+    def start(self, call: CallHook, deliver: DeliverHook, wanted: Callable[[], bool]) -> Callable[[], None]:
         """Call the hooks of a point in the tool nursery; `deliver` hears the error of one that decides.
 
         `wanted`: whether the turn still asks; what a hook answers behind an abort is dropped (ABT-6).
+
+        Returns:
+            What cancels them.
         """
         self.leave_behind()
+        point = call.point
         frame = self._asked = self._frame(point)
+        if point is Point.PREPARE:
+            self._chosen = _Chosen(call.coming)
 
         async def body() -> None:
             if point is Point.MODEL_CHANGED:
                 deliver(await self._hand_over(wanted))
                 return
             error = await self._guarded(point, wanted=wanted)
-            deliver(HookReturned(self._parts.kernel.now(), error, self.box if point is Point.PREPARE else None))
+            box = self._chosen.box if point is Point.PREPARE else None
+            deliver(HookReturned(self._parts.kernel.now(), error, box))
 
-        self._parts.runner.start_hook(frame, body)
+        return self._parts.runner.start_hook(frame, body)
 
     def leave_behind(self) -> None:
         """The loop waits for no hook that it asked before: what runs of it still holds up nobody (ABT-6, REE-3)."""
@@ -111,82 +201,116 @@ class Hooking:
             self._stage.end()
             self._stage = None
 
-    async def call(self, point: Point, *arguments: object) -> None:
+    async def call(self, point: Point, *arguments: object, wanted: Callable[[], bool] = _always) -> None:
         """Call the hooks of a point by this task: behind a turn, where nothing waits for their answer."""
         frame = self._frame(point)
         with self._parts.frames.enter(frame):
-            await self._guarded(point, *arguments)
+            await self._guarded(point, *arguments, wanted=wanted)
 
     async def _guarded(
         self, point: Point, *arguments: object, wanted: Callable[[], bool] = _always
     ) -> CallboardError | None:
+        layers = self._inwards if point in _BEFORE else self._outwards
         for name in METHODS[point]:
-            method = method_of(self._hooks, name)
-            if method is None:
-                continue
-            decides = point in _DECIDE or is_guard(method)
-            try:
-                value = await method(self._moment(), *arguments)
+            for hooks in layers:
+                method = method_of(hooks, name)
+                if method is None:
+                    continue
+                error = await self._one(point, method, arguments, wanted)
+                if error is not None:
+                    return error
                 if not wanted():
                     return None
-                self._take(name, value)
-                await self._accept()
-            except BaseException as error:  # a hook is foreign code: what it raises is an event, or the turn's end  # noqa: ASYNC103 - what is not ours is told, not raised: our own cancellation goes on
-                if goes_on(error):
-                    raise
-                told = f"hook {name} of {self._path} raised {safely_told(error)}"
-                self._tell(HookFailed, {"hook": name, "error": told})
-                if decides:
-                    return error if isinstance(error, CallboardError) and speaks(error) else UsageError(told)  # noqa: ASYNC104 - likewise
         return None
 
-    def _take(self, name: str, value: object) -> None:
+    async def _one(
+        self,
+        point: Point,
+        method: Callable[..., Awaitable[Any]],
+        arguments: tuple[object, ...],
+        wanted: Callable[[], bool],
+    ) -> CallboardError | None:
+        """Call one; returns why the turn must fail, or None."""
+        name, chosen = method.__name__, self._chosen
+        try:
+            value = await method(self._moment(point), *arguments)
+            if not wanted():
+                return None
+            await self._take(name, value, chosen)
+        except BaseException as error:  # a hook is foreign code: what it raises is an event, or the turn's end  # noqa: ASYNC103 - what is not ours is told, not raised: our own cancellation goes on
+            if goes_on(error):
+                raise
+            told = f"hook {name} of {self._path} raised {safely_told(error)}"
+            self._tell(HookFailed, {"hook": name, "error": told})
+            if point in _DECIDE or is_guard(method):
+                return error if isinstance(error, CallboardError) and speaks(error) else UsageError(told)  # noqa: ASYNC104 - likewise
+        return None
+
+    async def _take(self, name: str, value: object, chosen: _Chosen) -> None:
         match name:
+            case "instructions" | "tools" | "context" if value is None:
+                pass
             case "instructions":
-                self.instructions = None if value is None else str(value)
+                if not isinstance(value, str):
+                    raise UsageError(f"instructions returns a text or None; got {value!r}")
+                chosen.instructions = value
             case "tools":
-                self.box = None if value is None else toolbox(value)  # type: ignore[arg-type]  # it checks what it gets
+                chosen.box = toolbox(value)  # type: ignore[arg-type]  # it checks what it gets
             case "context":
-                self.window = None if value is None else Conversation(value).window()  # type: ignore[arg-type]  # likewise
+                chosen.upto = len(_Ahead(self, self._calls, chosen).whole())
+                chosen.window = shown(value)
             case "model_changed":
                 if not isinstance(value, str | None):
                     raise UsageError(f"model_changed returns a text or None; got {value!r}")
-                self._note = value or ""
+                self._note = "\n\n".join(note for note in (self._note, value) if note)
             case _:
-                self._sent = answers(value)
+                await self._accept(answers(value))
 
-    async def _accept(self) -> None:
-        """Accept what a hook sends as one decision (HOK-2)."""
-        sent, self._sent = self._sent, ()
+    async def _accept(self, sent: tuple[Steer | Send | Compact, ...]) -> None:
+        """Carry out what a hook returns as one decision: all that it sends in one commit, or nothing (HOK-2)."""
+        if not sent:
+            return
         letters = [
             Letter(item.content, Lane.STEER if isinstance(item, Steer) else Lane.SEND)
             for item in sent
             if not isinstance(item, Compact)
         ]
+        if len(letters) == len(sent):
+            await self._parts.post.send(self._path, letters)
+            return
+        actor = await self._parts.kernel.resident(self._path)
+        actor.check_compacts()  # what it sends is not accepted where that will be refused
         if letters:
             await self._parts.post.send(self._path, letters)
-        if len(letters) < len(sent):
-            await self._parts.desk.compact(self._path)
+        actor.compact()
 
-    def _moment(self, stage: Stage | None = None) -> Moment:
+    def _moment(self, point: Point | None = None, stage: Stage | None = None) -> Moment:
         row, values = self._row(), stage or self._stage or self._calls
+        run = max(row.runs, 1)
+        actor = self._parts.kernel.actors.get(self._path) if point is Point.AFTER_RESPONSE else None
+        answer = None if actor is None or actor.loop is None else actor.loop.state.response
         return Moment(
-            self._path,
-            max(row.runs, 1),
-            max(row.turns, 1),
-            self._calls.conversation(),
-            Kv(values, "agent"),
-            Kv(values, run_id(self._path, max(row.runs, 1))),
-            self._calls,
+            agent=self._path,
+            run=run,
+            turn=max(row.turns, 1),
+            kv=Kv(values, "agent"),
+            run_kv=Kv(values, run_id(self._path, run)),
+            response=None if answer is None else answer.served.response,
+            seen=_Ahead(self, self._calls, self._chosen) if point is Point.PREPARE else self,
+            host=self._calls,
         )
 
     def around(self, call: CallView) -> Around | None:
-        """The wrapper of a call, or None where the agent wraps none (TOL-13)."""
-        method = method_of(self._hooks, AROUND)
-        if method is None:
+        """The wrapper of a call, or None where nobody wraps it (TOL-13); the supervisor's is the outermost."""
+        methods = [method for hooks in self._inwards if (method := method_of(hooks, AROUND)) is not None]
+        if not methods:
             return None
 
         def moment() -> Moment:
-            return self._moment(self._parts.staging.of(call.block.id))  # it is the call's own code
+            return self._moment(stage=self._parts.staging.of(call.block.id))  # it is the call's own code
 
-        return wrapper(method, moment, call, self._tell)
+        return wrapper(methods, moment, call, self._tell)
+
+
+_BEFORE: Final = frozenset({Point.BEFORE_RUN, Point.BEFORE_TURN, Point.BEFORE_REQUEST})
+"""Where the supervisor's hooks are called first; elsewhere they are called last."""

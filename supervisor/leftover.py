@@ -1,4 +1,4 @@
-"""Code of tools that still runs when its agents have stopped: waited for a while, then named (CLS-4)."""
+"""Code of tools and hooks that still runs when its agents have stopped: waited for a while, then named (CLS-4)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,18 @@ async def unwound(parts: Parts, hard_s: float) -> None:
         for life in parts.lives.values():
             for running in tuple(life.calls.running.values()):
                 await running.done.wait()
+        for hook in tuple(parts.runner.hooks):
+            hook.scope.cancel()  # whoever waited for it is gone
+            await hook.done.wait()
 
 
 def stuck(parts: Parts) -> tuple[str, ...]:
-    """The calls whose code still runs, by name, with the stack they are stuck in."""
-    return tuple(
+    """The calls and hooks whose code still runs, by name, with the stack they are stuck in."""
+    calls = [
         f"{running.call.block.name} ({running.call.block.id})\n{running.stack()}"
         for life in parts.lives.values()
         for running in (*life.calls.running.values(), *life.calls.stuck.values())
         if not running.done.is_set()
-    )
+    ]
+    hooks = [f"hook {hook.frame.name} of {hook.frame.agent}\n{hook.stack()}" for hook in parts.runner.hooks]
+    return (*calls, *hooks)

@@ -8,10 +8,10 @@ from actors.changes import Claim, Intake, Move
 from actors.conversation import Conversation
 from actors.errors import Aborted, Corrupt, Crashed, Unfinished
 from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended
+from actors.hooked import Point
 from actors.ids import run_id, tree_of, turn_id
 from actors.messages import Outcome, Purpose, ReceiptState, Status, failure_of
 from actors.parking import APPROVAL, PAUSED
-from actors.points import Point
 from actors.reports import error_of
 from actors.transcript import SummaryRecord
 from actors.waiting import Need
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from actors.actor import Actor
     from actors.changes import AgentRow
     from actors.errors import CallboardError
-    from actors.ids import MessageId
+    from actors.ids import MessageId, RunId
     from actors.messages import Queued
     from actors.moves import Over
 
@@ -41,6 +41,8 @@ class Life:
         self.host = host
         self.calls = calls
         self._hooking = hooking
+        self._run_over: RunId | None = None
+        """The last run whose hooks behind it were called."""
         self._why: CallboardError | None = None
         """What stopped it here with an answer owed; until a turn begins again."""
 
@@ -151,17 +153,22 @@ class Life:
         self._parts.replies.fulfil(actor.path, Need.UNWIND)
 
     async def after_turn(self, actor: Actor, over: Over) -> None:
-        """The hooks behind a turn, and behind a run that is over."""
-        points = actor.spec.hooks
+        """The hooks behind a turn."""
         if over.outcome is None or over.suspended is not None:
             return
-        report = self._parts.desk.report(over.outcome)
-        if Point.AFTER_TURN in points:
-            await self._hooking.call(Point.AFTER_TURN, report)
-        if Point.AFTER_RUN in points and not actor.owes:
-            await self._hooking.call(Point.AFTER_RUN, report)
+        if Point.AFTER_TURN in actor.spec.hooks:
+            report = self._parts.desk.report(over.outcome)
+            await self._hooking.call(Point.AFTER_TURN, report, wanted=lambda: not _aborting(actor))
+
+    async def after_run(self, actor: Actor) -> None:
+        """The hooks behind a run that is over, once for each, and those of an agent that has settled."""
+        points, last = actor.spec.hooks, actor.last
+        if Point.AFTER_RUN in points and last is not None and last.run != self._run_over:
+            self._run_over = last.run
+            report = self._parts.desk.report(last)
+            await self._hooking.call(Point.AFTER_RUN, report, wanted=lambda: not _aborting(actor))
         if Point.SETTLED in points and not actor.owes:
-            await self._hooking.call(Point.SETTLED)
+            await self._hooking.call(Point.SETTLED, wanted=lambda: not _aborting(actor))
 
     def _aborted(self, actor: Actor, outcome: Outcome) -> None:
         """Whoever waits for a message that the abort holds hears of the abort; the message stays held (ABT-4)."""
@@ -256,6 +263,11 @@ async def read_conversation(store: Reader, row: AgentRow) -> Conversation:
 
 _STAND: Final = frozenset({APPROVAL, PAUSED})
 _PAUSES: Final = frozenset({Purpose.PAUSE, Purpose.WAKE})
+
+
+def _aborting(actor: Actor) -> bool:
+    """Whether an abort has come: what a hook behind a turn answers now is dropped (ABT-6)."""
+    return any(order.envelope.purpose is Purpose.ABORT for order in actor.mailbox.orders)
 
 
 def _pausing(actor: Actor) -> bool:

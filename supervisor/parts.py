@@ -179,6 +179,7 @@ class Options:
         models: the chain for agents that name none. resolve: a model string or object as a model.
         grace_s, hard_s: of closes and of leaving. durable: the store outlives the process.
         journal: how much of what happened is kept.
+        hooks: of the supervisor, around every agent's own, or None.
     """
 
     models: tuple[Model, ...]
@@ -187,6 +188,7 @@ class Options:
     hard_s: float
     durable: bool
     journal: JournalBound | None = None
+    hooks: object = None
 
 
 @final

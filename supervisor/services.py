@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from actors.hosting import DeliverCall, DeliverHook
     from actors.ids import AgentId, CallId, TreeId
     from actors.messages import Queued, Selection
+    from actors.moves import CallHook
     from actors.output import OutputSpec
-    from actors.points import Point
     from actors.ports import Gate, Model
     from actors.tools import Toolbox
 
@@ -218,15 +218,15 @@ class Services:
 
     def request(self, window: Window, step: int, output: OutputSpec | None, *, toolless: bool) -> ModelRequest:
         """The request of a step of the open turn, as the deciding hooks chose it."""
-        chosen, selection = self._hooking, self.row().selection or OWN
+        hooking, selection = self._hooking, self.row().selection or OWN
         models = self.chain(selection)
         return ModelRequest(
             id=request_id(turn_id(self.agent, self.row().turns), step),
             agent=self.agent,
             model=models[0].name if models else "",
-            instructions=self._agent.instructions.text if chosen.instructions is None else chosen.instructions,
-            window=window if chosen.window is None else chosen.window,
-            tools=(self.toolbox() if chosen.box is None else chosen.box).offers,
+            instructions=hooking.instructions(),
+            window=hooking.window(window),
+            tools=hooking.tools().offers,
             tool_choice="none" if toolless else "auto",
             output=output.offer if output is not None else None,
             effort=selection.effort or self._agent.effort,
@@ -264,9 +264,9 @@ class Services:
         """Wait for them, a bounded time."""
         await self._calls.settle_left_behind(self._agent.limits.hard_s)
 
-    def start_hook(self, point: Point, deliver: DeliverHook, wanted: Callable[[], bool]) -> None:
+    def start_hook(self, call: CallHook, deliver: DeliverHook, wanted: Callable[[], bool]) -> Callable[[], None]:
         """Call the hooks of a point."""
-        self._hooking.start(point, deliver, wanted)
+        return self._hooking.start(call, deliver, wanted)
 
     def watched(self) -> bool:
         """Whether anybody watches this agent."""

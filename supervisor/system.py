@@ -17,13 +17,12 @@ from msgspec.structs import asdict
 from actors.actor import Actor
 from actors.agent import closure
 from actors.budget import Budget
-from actors.compaction import DEFAULT_COMPACTION
 from actors.errors import CallboardError, InsideLoop, Unfinished, UsageError
 from actors.frames import Frames
 from actors.happenings import BudgetStage, Overrun
+from actors.hooked import check_hooks
 from actors.hooks import points_of
 from actors.journal import EventJournal, JournalBound
-from actors.points import TurnSpec
 from actors.running import Room, Runner
 from actors.tools import is_number
 from actors.usage import NOTHING, Price
@@ -31,7 +30,7 @@ from actors.watching import Board
 
 from .approvals import Approvals
 from .awaiting import Awaiting
-from .budgets import read_budget
+from .budgets import turn_spec
 from .calls import Calls
 from .children import Children
 from .closing import Closing
@@ -90,6 +89,7 @@ async def open_supervisor(
     hard: float = 10.0,
     permits: int = 8,
     journal: JournalBound | None = None,
+    hooks: object = None,
     inline: bool = False,
 ) -> AsyncIterator[Supervisor]:
     """Open a supervisor for the length of an `async with`.
@@ -107,6 +107,7 @@ async def open_supervisor(
         hard: seconds from an abort to giving up.
         permits: requests to one model at once.
         journal: how much of what happened is kept in memory for watchers that come back.
+        hooks: a `Hooks` around every agent's own, or None.
         inline: sync tools and the store run on this thread; for virtual clocks in tests.
 
     Raises:
@@ -121,6 +122,7 @@ async def open_supervisor(
         if not is_number(seconds) or not seconds >= 0:
             msg = f"{name}= is seconds from 0; got {seconds!r}"
             raise UsageError(msg)
+    check_hooks(hooks, "hooks=")
     body: Exception | None = None
     async with AsyncExitStack() as stack:
         models = Models(model, _model_builder(stack))
@@ -128,7 +130,9 @@ async def open_supervisor(
         for known in registry.values():
             models.remember(known)
         spending = _spending(budget, prices or {}, permits)  # what is wrong is said before a nursery could wrap it
-        options = Options(models.default, models.resolve, grace, hard, durable=store is not None, journal=journal)
+        options = Options(
+            models.default, models.resolve, grace, hard, durable=store is not None, journal=journal, hooks=hooks
+        )
         opened = await stack.enter_async_context(_open_store(store, inline=inline))
         async with trio.open_nursery() as tools, trio.open_nursery() as actors:
             parts = _assemble(
@@ -332,18 +336,9 @@ def _make_actor(parts: Parts, agent: Agent, row: AgentRow) -> Actor:
     hooking = Hooking(parts, agent, row.agent, calls)
     services = Services(parts, agent, row.agent, calls, hooking)
     calls.tell = services.tell
-    hooking.bind(services.open_row, services.tell)
+    hooking.bind(services.open_row, services.tell, services.toolbox)
     life = parts.lives[row.agent] = Life(parts, services, calls, hooking)
-    budget = read_budget(row.budget)
-    spec = TurnSpec(
-        limits=agent.limits,
-        drain=agent.drain,
-        hooks=points_of(agent.hooks),
-        on_exhausted=budget.on_exhausted if budget is not None else "wrap_up",
-        output=agent.output_spec,
-        reports_to=row.parent if row.background else None,
-        compaction=agent.compaction or DEFAULT_COMPACTION,
-    )
+    spec = turn_spec(agent, row, points_of(parts.options.hooks, agent.hooks))
     actor = Actor(agent, row, life, spec)
     services.bind(actor)
     return actor

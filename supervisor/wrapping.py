@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, final
 
 import trio
@@ -17,7 +18,7 @@ from actors.transcript import ResultStatus
 from actors.wrapping import rewritten
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from actors.callview import CallView
     from actors.happenings import Event
@@ -41,11 +42,6 @@ class Once:
         self._over: trio.Event | None = None
         self._value: object = None
         self._error: BaseException | None = None
-
-    @property
-    def began(self) -> bool:
-        """Whether it was run."""
-        return self._over is not None
 
     async def __call__(self, arguments: Mapping[str, object] | None = None) -> object:
         """What the call gives, with the model's arguments or with these. Raises what it raised.
@@ -79,21 +75,39 @@ class Once:
 
 
 def wrapper(
-    method: Callable[..., Awaitable[object]], moment: Callable[[], Moment], call: CallView, tell: Tell
+    methods: Sequence[Callable[..., Awaitable[object]]], moment: Callable[[], Moment], call: CallView, tell: Tell
 ) -> Around:
-    """The wrapper of a call that a hook's method is."""
-    read = None if call.tool is None else call.tool.parse(call.block.arguments)
-    shown = read.arguments if isinstance(read, Parsed) else {}  # its own: what it does to them changes no call
-    wrapped = AroundCall(call.block.id, call.block.name, shown)
+    """The wrapper of a call that hooks' methods are, outermost first; an inner one sees what an outer one changed."""
+
+    async def layer(run: Run, given: dict[str, object] | None, depth: int) -> object:
+        async def within(changed: dict[str, object] | None) -> object:
+            inside = given if changed is None else changed
+            return await (run(inside) if depth + 1 == len(methods) else layer(run, inside, depth + 1))
+
+        return await methods[depth](moment(), _wrapped(call, given), Once(call, within, tell))
 
     async def around(run: Run) -> object:
-        once = Once(call, run, tell)
-        value = await method(moment(), wrapped, once)
+        began = False
+
+        async def really(given: dict[str, object] | None) -> object:
+            nonlocal began
+            began = True
+            return await run(given)
+
+        value = await layer(really, None, 0)
         if not isinstance(value, Refuse):
             return value
-        if once.began:
+        if began:
             text = f"{call.block.name} ran, and a hook withholds its result: {value.reason}"
             return Given(text, ResultStatus.ERROR, Trust.TRUSTED)
         return Given(f"Not run: {value.reason}", ResultStatus.REFUSED, Trust.TRUSTED)
 
     return around
+
+
+def _wrapped(call: CallView, given: dict[str, object] | None) -> AroundCall:
+    """The call as a hook sees it, with arguments of its own: what it does to them changes no call."""
+    if given is not None:
+        return AroundCall(call.block.id, call.block.name, copy.deepcopy(given))
+    read = None if call.tool is None else call.tool.parse(call.block.arguments)
+    return AroundCall(call.block.id, call.block.name, read.arguments if isinstance(read, Parsed) else {})

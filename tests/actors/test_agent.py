@@ -17,6 +17,7 @@ from actors.budget import Budget, Limits
 from actors.compaction import Compaction
 from actors.errors import UsageError
 from actors.fitting import Refusal
+from actors.hooks import Hooks, guard
 from actors.models.script import Script
 from actors.output import Answer, output_spec
 from actors.tools import tool
@@ -29,6 +30,21 @@ class Verdict:
     file: str
     score: int
     cost: Decimal = Decimal(0)
+
+
+class Misspelt(Hooks):
+    """A method that would be silently never called."""
+
+    async def befor_turn(self, at: object) -> None:
+        """Never."""
+
+
+class LateGuard(Hooks):
+    """A guard where nothing is left to guard."""
+
+    @guard
+    async def settled(self, at: object) -> None:
+        """Too late."""
 
 
 @dataclasses.dataclass
@@ -100,6 +116,11 @@ def test_an_agent_needs_a_name_only() -> None:
         ({"output": Verdict("f", 1)}, "cannot be used"),
         ({"budget": 5}, "budget= is Budget or None; got 5"),
         ({"limits": {}}, "limits= is Limits; got {}"),
+        ({"hooks": Hooks}, "hooks= is an object: write Hooks()"),
+        ({"hooks": 5}, "is no hook"),
+        ({"hooks": object()}, "hooks= is a Hooks"),
+        ({"hooks": Misspelt()}, "Misspelt.befor_turn is no hook"),
+        ({"hooks": LateGuard()}, "LateGuard.settled cannot be a guard"),
         ({"drain": "all"}, "drain= is a Drain or a dict"),
         ({"drain": {"steal": "all"}}, "drain= is a Drain or a dict"),
         ({"drain": {"send": "some"}}, "Drain(send=...) is 'one' or 'all'; got 'some'"),
@@ -184,7 +205,7 @@ def make(**changed: Any) -> Agent:
         {"budget": Budget(usd=Decimal("0.5"))},
         {"limits": Limits(parallel_calls=1)},
         {"drain": Drain(send="all")},
-        {"hooks": object()},
+        {"hooks": Hooks()},
         {"compaction": Compaction(keep=0.1)},
     ],
     ids=str,
@@ -206,9 +227,10 @@ def test_the_digest_is_the_same_in_every_process() -> None:
     """No address, no hash seed and no order of a set gets into it."""
     code = (
         "from actors.agent import Agent, Child\nfrom actors.budget import Budget\nfrom actors.tools import tool\n"
+        "from actors.hooks import Hooks\n"
         "def f(a: set[str], b: int = 1) -> None: 'F.'\n"
         "child = Child(Agent('b'), budget=Budget(usd='1'))\n"
-        "options = {'tools': [tool(f, resource=lambda b: b)], 'output': dict[str, int], 'hooks': object()}\n"
+        "options = {'tools': [tool(f, resource=lambda b: b)], 'output': dict[str, int], 'hooks': Hooks()}\n"
         "print(Agent('a', 'x', children=[child], **options).digest)"
     )
     runs = {

@@ -10,6 +10,7 @@ from actors.changes import Claim, OutcomeRow
 from actors.errors import InternalError, Unavailable, UsageError
 from actors.evolve import evolve
 from actors.happenings import TurnEnded, TurnStarted
+from actors.hooked import Point
 from actors.inputs import (
     Admitted,
     Begin,
@@ -28,7 +29,6 @@ from actors.inputs import (
 )
 from actors.messages import Status
 from actors.moves import Abandon, Admit, Look, Over
-from actors.points import Point
 from actors.transcript import MessageRecord, record_bytes
 from actors.turn import step
 from actors.usage import NOTHING, Amounts

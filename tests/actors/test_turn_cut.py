@@ -8,10 +8,10 @@ from actors.changes import CallRow, CallState, Claim, OutcomeRow, Put
 from actors.content import text_of
 from actors.errors import Unavailable
 from actors.happenings import ResponseEnded, ToolEnded, TurnEnded
+from actors.hooked import Point
 from actors.inputs import Begin, Cut, HookReturned, MustWait, NotAdmitted, Phase
 from actors.messages import Lane, Purpose, Status, skipped_of
 from actors.moves import Abandon, CancelCalls, CutStream, Look, Over, StartCall
-from actors.points import Point
 from actors.transcript import ReasoningBlock, ResponseRecord, ResultRecord, ResultStatus, Stop, TextBlock
 from actors.usage import NOTHING, Amounts, Usage
 from tests.actors.turnkit import Drive, call, exhausted, message, open_row, spec, steer

@@ -5,10 +5,10 @@ from __future__ import annotations
 from actors.changes import Claim
 from actors.errors import Exhausted, Rejected, Unavailable, UsageError
 from actors.happenings import ResponseEnded
+from actors.hooked import Point
 from actors.inputs import Begin, HookReturned, Phase
 from actors.messages import Status
 from actors.moves import Abandon, CallHook, Look, Over
-from actors.points import Point
 from actors.tools import toolbox
 from actors.transcript import ResultStatus
 from tests.actors.turnkit import (

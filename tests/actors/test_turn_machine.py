@@ -23,6 +23,7 @@ from actors.compaction import CompactAsked, NotSummarised, Summarised, plan
 from actors.content import Text
 from actors.errors import Broken, ContextOverflow, InternalError, UsageError
 from actors.evolve import evolve
+from actors.hooked import Point
 from actors.ids import AgentId, CallId, MessageId
 from actors.inputs import (
     Admitted,
@@ -40,7 +41,7 @@ from actors.inputs import (
     SuspendAsked,
 )
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState, Selection, Verdict
-from actors.points import Point, TurnSpec
+from actors.points import TurnSpec
 from actors.ports import Response, Served, WireCall
 from actors.tools import Effect
 from actors.transcript import ReasoningBlock, ResultStatus, Stop, TextBlock

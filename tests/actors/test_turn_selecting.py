@@ -9,11 +9,11 @@ import pytest
 from actors.changes import Append, Claim, KvRow, Put
 from actors.errors import Conflict, UsageError
 from actors.happenings import SelectionChanged, SelectionRejected
+from actors.hooked import Point
 from actors.ids import MessageId, TurnId
 from actors.inputs import Begin, HookReturned, Looked, MustWait, Phase
 from actors.messages import Selection
 from actors.moves import Abandon, Admit, CallHook, Look
-from actors.points import Point
 from actors.selection import Choice
 from actors.transcript import MessageRecord, SummaryRecord
 from tests.actors.turnkit import AGENT, TOOLS, Drive, call, message, row, spec, steer
