@@ -11,8 +11,8 @@ import pytest
 import trio
 
 from actors import UsageError, WaitCycle, call, tool
-from actors.errors import CallboardError
-from supervisor import wait_any
+from actors.errors import Aborted, Unfinished
+from supervisor import Supervisor, wait_any
 from supervisor.store.memory import open_memory_store
 from tests.supervisor.promises.scheduling import Sched, simulate
 from tests.supervisor.promises.world import World, agent, check
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from actors import Context
     from actors.ports import ModelRequest
     from actors.reports import Report
-    from supervisor import AgentRef, Supervisor
+    from supervisor import AgentRef
 
 SEEDS = 24 * int(os.environ.get("CALLBOARD_SEARCH", "1"))
 ROOTS = ("a", "b", "c")
@@ -44,10 +44,9 @@ class Society:
 
     async def act(self, ctx: Context) -> str:
         """Wait for some others, one after another or side by side."""
-        kids = []
+        kids: list[AgentRef] = []
         if ctx.agent.count("/") < 2 and self.dice.random() < 0.6:
-            for _ in range(self.dice.randrange(1, 3)):
-                kids.append(await ctx.start(self.spec("kid"), "go"))
+            kids += [await ctx.start(self.spec("kid"), "go") for _ in range(self.dice.randrange(1, 3))]
         async with trio.open_nursery() as nursery:
             for _ in range(self.dice.choice([1, 1, 2])):
                 nursery.start_soon(self.wait_some, ctx, kids)
@@ -63,8 +62,8 @@ class Society:
             except WaitCycle as error:
                 self.true(error)
                 self.refused.append(error)
-            except CallboardError as error:
-                assert isinstance(error, UsageError) or "answer" in str(error), error
+            except (UsageError, Unfinished, Aborted):
+                pass  # an agent that never ran, a question without an answer, or whose asker is over
 
     def true(self, error: WaitCycle) -> None:
         """Everybody on the path really waits, now, for the next on it (or for one that stands for it)."""
