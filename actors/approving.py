@@ -99,11 +99,12 @@ def found(block: CallBlock, row: CallRow | None, box: Toolbox) -> CallView:
     """
     tool = box.get(block.name)
     if row is not None and row.result is not None:
-        return CallView(block, CallState.SETTLED, tool, tries=row.tries, result=row.result)
+        return CallView(block, CallState.SETTLED, tool, tries=row.tries, result=row.result, kept=True)
     view = CallView(block, CallState.PLANNED)
     if row is not None:
         decided = row.asking is not None and row.state is not CallState.AWAITING
-        view = CallView(block, row.state, tries=row.tries, asking=row.asking, decided=decided)
+        ran = row.state is CallState.STARTED
+        view = CallView(block, row.state, tries=row.tries, asking=row.asking, decided=decided, kept=ran)
     parsed = None if tool is None else tool.parse(block.arguments)
     if tool is None or not isinstance(parsed, Parsed) or (row is None and tool.needs_approval(parsed.arguments)):
         return view

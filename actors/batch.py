@@ -120,7 +120,7 @@ def settle(calls: tuple[CallView, ...], turn: TurnId, outcomes: Iterable[CallOut
         done = result(turn, call.block, outcome.status, outcome.content)
         if outcome.trust is not done.trust or call.repaired:
             done = evolve(done, trust=outcome.trust, repaired=call.repaired)
-        after[index] = evolve(call, state=CallState.SETTLED, result=done)
+        after[index] = evolve(call, state=CallState.SETTLED, result=done, kept=call.kept or outcome.kept)
         fatal |= outcome.status is not ResultStatus.OK and call.tool is not None and call.tool.fatal
     return stop(tuple(after), turn, Why.FATAL) if fatal else tuple(after)
 
@@ -138,7 +138,8 @@ def stop(calls: tuple[CallView, ...], turn: TurnId, why: Why) -> tuple[CallView,
         elif call.state is CallState.STARTED and why is not Why.FATAL:
             harmless = call.tool is not None and call.tool.effect.harmless
             text = f"{why} while this call was running." + ("" if harmless else f" {MAY_HAVE}")
-            after.append(evolve(call, state=CallState.SETTLED, result=result(turn, call.block, _CUT[why], text)))
+            done = result(turn, call.block, _CUT[why], text)
+            after.append(evolve(call, state=CallState.SETTLED, result=done, kept=True))
         else:
             after.append(call)
     return tuple(after)

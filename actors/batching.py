@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from . import approving, batch
-from .changes import CallRow, CallState, Put
+from .changes import CallRow, CallState, Erase, KvRow, Put
 from .content import text_of
 from .evolve import evolve
 from .happenings import ApprovalDecided, ToolEnded, ToolStarted
@@ -66,6 +66,9 @@ def batch_over(state: TurnState, commit: tuple[Operation, ...], before: tuple[Ac
         ids += _made_up(state)
     done = (*state.done, *((c.block.id, c.block.name, c.result.status.value) for c in state.calls if c.result))
     extra = (state.after_batch,) if state.after_batch is not None else ()
+    erased = tuple([Erase(KvRow, (state.row.agent, call.block.id)) for call in state.calls if call.kept])  # HOK-4
+    if erased:
+        state.staged = (*state.staged, *erased)
     state.calls, state.after_batch, state.phase = (), None, Phase.LOOKING
     state.pending = (*state.pending, *results, *extra)
     state.settled = (*state.settled, *ids)

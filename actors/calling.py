@@ -5,11 +5,8 @@ Nothing the model emits can name any of this: it comes from the agent's identity
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, ClassVar, Protocol, final
 
-from .changes import Erase, KvRow, Put
-from .errors import UsageError
 from .first import wait_any
 from .ids import AgentId
 from .pages import PAGE_CHARS
@@ -17,10 +14,10 @@ from .pages import PAGE_CHARS
 if TYPE_CHECKING:
     from .agent import Agent
     from .budget import Budget
-    from .changes import Operation
     from .conversation import Window
     from .first import Waited
     from .ids import CallId
+    from .kv import CallStores
     from .pages import Page
     from .ref import AgentRef, Receipt
     from .reports import Report
@@ -29,18 +26,11 @@ if TYPE_CHECKING:
 # ruff: noqa: D102 - the context's own methods say what each verb of the Protocol does
 
 
-class KvHost(Protocol):
-    """Where the values of an agent's stores are read and written."""
+class ToolHost(Protocol):
+    """The supervisor, as a tool's context sees it."""
 
     @property
     def agent(self) -> AgentId: ...
-    async def read_kv(self, scope: str) -> dict[str, str]: ...
-    async def write_kv(self, operations: tuple[Operation, ...]) -> None: ...
-
-
-class ToolHost(KvHost, Protocol):
-    """The supervisor, as a tool's context sees it."""
-
     @property
     def idempotency_scope(self) -> str: ...
     @property
@@ -50,41 +40,8 @@ class ToolHost(KvHost, Protocol):
     async def start_child(
         self, agent: Agent, task: object, *, key: str, budget: Budget | None, background: bool, call: CallId
     ) -> AgentRef: ...
-    async def read_kv(self, scope: str) -> dict[str, str]: ...
-    async def write_kv(self, operations: tuple[Operation, ...]) -> None: ...
     async def read_result(self, reference: str, *, start: int, chars: int) -> Page: ...
     def tell_progress(self, values: dict[str, object]) -> None: ...
-
-
-@final
-class Kv:
-    """A key-value store of JSON values, durable with each call that writes.
-
-    Args:
-        scope: the agent's (kept), the run's (erased when the run settles), the call's (erased with the call).
-    """
-
-    def __init__(self, host: KvHost, scope: str) -> None:
-        self._host = host
-        self._scope = scope
-
-    async def get(self, key: str, default: object = None) -> object:
-        """The value of a key, or the default."""
-        text = (await self._host.read_kv(self._scope)).get(key)
-        return default if text is None else json.loads(text)
-
-    async def set(self, key: str, value: object) -> None:
-        """Write a value that JSON can hold. Durable: on return."""
-        try:
-            text = json.dumps(value)
-        except (TypeError, ValueError) as error:
-            msg = f"kv values are JSON; {key!r} got {value!r}: {error}"
-            raise UsageError(msg) from error
-        await self._host.write_kv((Put(KvRow(self._host.agent, self._scope, key, text)),))
-
-    async def delete(self, key: str) -> None:
-        """Remove a key; one that is not there is no error. Durable: on return."""
-        await self._host.write_kv((Erase(KvRow, (self._host.agent, self._scope, key)),))
 
 
 @final
@@ -95,20 +52,19 @@ class Context:
         agent: path of the agent whose call this is. call_id: of this call, unique in the store.
         idempotency_key: the same for every attempt at this call, and for no other call: hand it to remote systems.
         name: of the tool. caller: who asked the agent, or empty.
-        kv: this call's own store; `agent_kv`: the agent's.
+        kv: key-value stores: `kv.call` of this call, `kv.run` of its run, `kv.agent` of the agent.
     """
 
     __callboard_context__: ClassVar[bool] = True
 
-    def __init__(self, host: ToolHost, call: CallId, name: str, stage: KvHost | None = None) -> None:
+    def __init__(self, host: ToolHost, call: CallId, name: str, kv: CallStores) -> None:
         self._host = host
         self._started = self._sent = 0
         self.call_id = call
         self.name = name
         self.agent = host.agent
         self.idempotency_key = f"{host.idempotency_scope}:{call}"
-        self.kv = Kv(stage or host, call)
-        self.agent_kv = Kv(stage or host, "agent")
+        self.kv = kv
 
     @property
     def caller(self) -> str:

@@ -24,6 +24,7 @@ class CallView(Struct, frozen=True):
         tool, arguments: None where the call can never run; then `result` is set from the start.
         keys: resource keys. exclusive: runs alone. repaired: places of the arguments that were sent as JSON text.
         asking: what a person is shown, where it needs approval. decided: the person has decided.
+        kept: its key-value store may hold something, which is erased with the batch (HOK-4).
     """
 
     block: CallBlock
@@ -37,6 +38,7 @@ class CallView(Struct, frozen=True):
     asking: Asking | None = None
     decided: bool = False
     repaired: tuple[str, ...] = ()
+    kept: bool = False
 
 
 class CallOutcome(Struct, frozen=True):
@@ -45,6 +47,7 @@ class CallOutcome(Struct, frozen=True):
     Attributes:
         whole: what is to be kept aside, as `content` shows only some of it (TOL-8).
         staged: what lands with the result, of a `store` call that did not fail.
+        kept: it has written to the call's key-value store.
     """
 
     call: CallId
@@ -53,3 +56,4 @@ class CallOutcome(Struct, frozen=True):
     trust: Trust = Trust.TRUSTED
     whole: str | None = None
     staged: tuple[Operation, ...] = ()
+    kept: bool = False

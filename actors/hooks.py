@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, final
 
 import attrs
 
-from .calling import Kv, ToolHost
+from .calling import ToolHost
 from .errors import UsageError
 from .hooked import GUARD, METHODS, Point
 from .ids import AgentId
+from .kv import Stores
 from .ports import Response
 
 if TYPE_CHECKING:
@@ -108,15 +109,14 @@ class Moment:
 
     Attributes:
         agent: whose hook it is. run, turn: numbers from 1.
-        kv: the agent's store. run_kv: the run's, erased when the run settles.
+        kv: key-value stores: `kv.run` of the run, erased in the commit that settles it, `kv.agent` of the agent.
         response: what the model said, in `after_response`; else None.
     """
 
     agent: AgentId
     run: int
     turn: int
-    kv: Kv
-    run_kv: Kv
+    kv: Stores
     response: Response | None
     _seen: Seen = attrs.field(repr=False)
     _host: ToolHost = attrs.field(repr=False)

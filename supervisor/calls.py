@@ -12,13 +12,13 @@ from actors.conversation import Conversation
 from actors.errors import UsageError
 from actors.evolve import evolve
 from actors.happenings import ToolLate, ToolProgress, ToolStuck
-from actors.ids import tree_of
 from actors.ref import AgentRef
 from actors.running import Room, Running, beginning
 from actors.tools import Effect
 from actors.transcript import ResultStatus
 
 from .pages import read_page
+from .scopes import Scopes
 from .starting import Start
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from actors.agent import Agent
     from actors.budget import Budget
     from actors.callview import CallOutcome, CallView
-    from actors.changes import Operation
     from actors.conversation import Window
     from actors.happenings import Event
     from actors.hosting import DeliverCall
@@ -57,6 +56,7 @@ class Calls:
         self.agent = agent
         self.running: dict[CallId, Running] = {}
         self.stuck: dict[CallId, Running] = {}
+        self.scopes = Scopes(parts, agent, self.running)
         self._token = trio.lowlevel.current_trio_token()
         self.tell: Callable[[type[Event], Mapping[str, object]], None]
 
@@ -66,14 +66,15 @@ class Calls:
         """Run a call."""
         staging, stage = self._parts.staging, None
         if call.tool is not None and call.tool.effect is Effect.STORE:
-            stage = staging.open(self, call.block.id, call.block.name)
+            stage = staging.open(self.scopes, call.block.id, call.block.name)
         running = Running(call, frame)
         self.running[call.block.id] = running
 
         def delivered(outcome: CallOutcome) -> None:
             self.running.pop(call.block.id, None)
             staged = staging.returned(call.block.id, good=outcome.status is ResultStatus.OK)
-            deliver(evolve(outcome, staged=staged) if staged else outcome)
+            kept = self.scopes.kept(call.block.id)
+            deliver(evolve(outcome, staged=staged, kept=kept) if staged or kept else outcome)
             self._moves()
 
         def late(outcome: CallOutcome) -> None:
@@ -83,7 +84,7 @@ class Calls:
         left = [other for other in self._still_running() if _share(other.call, call)]
         if left:
             around = self._behind(left, frame, around)
-        context = Context(self, call.block.id, call.block.name, stage)
+        context = Context(self, call.block.id, call.block.name, self.scopes.of_call(call.block.id, stage))
         self._parts.runner.start(running, context, self._room, deliver=delivered, late=late, around=around)
         self._moves()
 
@@ -200,15 +201,6 @@ class Calls:
             Start(agent, task, parent=self.agent, key=key, budget=budget, background=background, call=call)
         )
         return self.ref(started.path)
-
-    async def read_kv(self, scope: str) -> dict[str, str]:
-        """The values of a scope."""
-        rows = await self._parts.kernel.store.kv(self.agent, scope)
-        return {row.key: row.value for row in rows}
-
-    async def write_kv(self, operations: tuple[Operation, ...]) -> None:
-        """Write values."""
-        await self._parts.kernel.commit(tree_of(self.agent), operations)
 
     async def read_result(self, reference: str, *, start: int, chars: int) -> Page:
         """A page of a result that is kept whole."""

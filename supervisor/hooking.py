@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
 
-from actors.calling import Kv
 from actors.conversation import Conversation, Window
 from actors.errors import CallboardError, UsageError
 from actors.guarding import goes_on, safely_told, speaks
 from actors.happenings import HookFailed
 from actors.hooked import AROUND, METHODS, Point
 from actors.hooks import Compact, Moment, Send, Steer, answers, is_guard, method_of
-from actors.ids import run_id
 from actors.inputs import HookReturned
 from actors.letters import Letter
 from actors.messages import Lane
@@ -193,7 +191,7 @@ class Hooking:
 
     async def _hand_over(self, wanted: Callable[[], bool]) -> HookReturned:
         """Have the note written; what is written beside it lands with the change or not at all (HOK-3)."""
-        self._note, self._stage = "", Stage(self._calls, "the hook")
+        self._note, self._stage = "", Stage(self._calls.scopes, "the hook")
         try:
             error = await self._guarded(Point.MODEL_CHANGED, *self.change, wanted=wanted)
             return HookReturned(self._parts.kernel.now(), error, None, self._note, self._stage.end())
@@ -285,16 +283,14 @@ class Hooking:
         actor.compact()
 
     def _moment(self, point: Point | None = None, stage: Stage | None = None) -> Moment:
-        row, values = self._row(), stage or self._stage or self._calls
-        run = max(row.runs, 1)
+        row = self._row()
         actor = self._parts.kernel.actors.get(self._path) if point is Point.AFTER_RESPONSE else None
         answer = None if actor is None or actor.loop is None else actor.loop.state.response
         return Moment(
             agent=self._path,
-            run=run,
+            run=max(row.runs, 1),
             turn=max(row.turns, 1),
-            kv=Kv(values, "agent"),
-            run_kv=Kv(values, run_id(self._path, run)),
+            kv=self._calls.scopes.of_hook(stage or self._stage),
             response=None if answer is None else answer.served.response,
             seen=_Ahead(self, self._calls, self._chosen) if point is Point.PREPARE else self,
             host=self._calls,

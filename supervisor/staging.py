@@ -18,10 +18,10 @@ from actors.ids import AgentId, MessageId
 from actors.messages import ReceiptState
 
 if TYPE_CHECKING:
-    from actors.calling import KvHost
     from actors.changes import Value, Values
     from actors.frames import Frames
     from actors.ids import CallId
+    from actors.kv import KvHost
     from actors.ref import Receipt
 
 
@@ -126,6 +126,15 @@ class Stage:
         self.births, self.receipts, self.operations = {}, {}, []
 
 
+def _of_call(operation: Operation, call: CallId) -> bool:
+    """Whether it writes to the call's own store, which is erased as it lands (HOK-4)."""
+    match operation:
+        case Put(row=KvRow(scope=scope)) | Erase(prefix=(_, scope, _)):
+            return scope == call
+        case _:
+            return False
+
+
 @final
 class Staging:
     """The stages of all `store` calls of one supervisor.
@@ -212,7 +221,8 @@ class Staging:
         stage = self._stages.get(call)
         if stage is None:
             return ()
-        staged = stage.end()
+        stage.operations = [op for op in stage.end() if not _of_call(op, call)]
+        staged = tuple(stage.operations)
         if not good or not staged:
             self.vanish(call, "its call failed")
         return staged if good else ()

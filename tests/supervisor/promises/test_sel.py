@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from trio.testing import MockClock
 
     from actors import Model, ModelRequest, Response
-    from actors.calling import Kv
     from actors.changes import ChangeSet
+    from actors.kv import Kv
     from actors.ports import Emit
     from tests.supervisor.promises.world import World
 
@@ -177,9 +177,9 @@ class Hands(Hooks):
     async def model_changed(self, at: Any, before: str, after: str) -> str:
         """Hand over."""
         self.seen.append((before, after, texts(list(at.conversation))))
-        await at.kv.set("handed", after)
-        assert await at.kv.get("handed") == after, "it sees what it staged"
-        self.kept = at.kv
+        await at.kv.agent.set("handed", after)
+        assert await at.kv.agent.get("handed") == after, "it sees what it staged"
+        self.kept = at.kv.agent
         if self.fails:
             raise ValueError("no words")
         return "mind the gap"

@@ -48,8 +48,8 @@ class Notes:
         async def note(ctx: Context, to: str = "") -> str:
             """Note it."""
             self.ran.append(ctx.call_id)
-            await ctx.agent_kv.set("noted", ctx.call_id)
-            assert await ctx.agent_kv.get("noted") == ctx.call_id, "it sees what it staged"
+            await ctx.kv.agent.set("noted", ctx.call_id)
+            assert await ctx.kv.agent.get("noted") == ctx.call_id, "it sees what it staged"
             self.receipts.append(await ctx.send(to or ctx.agent, "remember"))
             self.kids.append(await ctx.start(KID, "help"))
             if self.ending is not None:
@@ -250,7 +250,7 @@ async def test_tol_3_a_stage_ends_with_its_call(world: World, autojump_clock: Mo
         ref = await sup.start(agent(tools=[notes.tool]), "go")
         await ref.wait_idle()
         with pytest.raises(UsageError, match="is over"):
-            await contexts[0].agent_kv.set("late", 1)
+            await contexts[0].kv.agent.set("late", 1)
         assert await kept(sup.store) == EVERYTHING
 
 
@@ -259,7 +259,7 @@ async def test_tol_3_a_hook_around_a_store_call_writes_into_its_stage(world: Wor
 
     class Around(Hooks):
         async def around_tool(self, at: Any, call: Any, proceed: Any) -> object:
-            await at.kv.set("around", 1)
+            await at.kv.agent.set("around", 1)
             await proceed()
             raise ValueError("not like this")
 

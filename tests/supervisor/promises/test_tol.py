@@ -379,10 +379,10 @@ async def test_tol_7_each_call_has_its_own_scope_deadline_store_and_progress(
     @tool
     async def keep(ctx: Context, value: str) -> str:
         """Keep a value."""
-        await ctx.kv.set("v", value)
+        await ctx.kv.call.set("v", value)
         ctx.progress("half way", done=1, total=2)
         await trio.sleep(2)
-        seen.append(await ctx.kv.get("v"))
+        seen.append(await ctx.kv.call.get("v"))
         return value
 
     script = {"a": [[call("keep", value="1"), call("keep", value="2"), call("keep", value="3")], "done"]}
