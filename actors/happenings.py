@@ -95,7 +95,7 @@ class MessageConsumed(Event):
 
 @attrs.frozen(kw_only=True)
 class MessageHeld(Event):
-    """An abort holds a message until a later one or `wake()` asks for a turn (ABT-4)."""
+    """It joins the next turn that another one or `wake()` asks for: an abort holds it, or it is a notice (ABT-4)."""
 
     message: MessageId
 
@@ -230,7 +230,11 @@ class ReasoningDelta(Event):
 
 @attrs.frozen(kw_only=True)
 class AttemptDiscarded(Event):
-    """An attempt failed: what came of it is void (REQ-3). `retry_in_s`: until the next, or None for the last."""
+    """An attempt failed: what came of it is void (REQ-3). `retry_in_s`: until the next, or None for the last.
+
+    So is what came of a response that a crash, a stop or the store's failure lost, even behind its end (REC-3); told by
+    another process than the one that asked, its `attempt` is 0.
+    """
 
     error: str
     retry_in_s: float | None = None

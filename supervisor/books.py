@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 from msgspec.structs import replace
 
 from actors.budget import Dimension
-from actors.errors import ProviderError, UsageError
+from actors.errors import Exhausted, ProviderError, UsageError
 from actors.usage import MICROSECONDS, NOTHING, Amounts, Usage
 
 from .gate import Estimator, estimated_cost, no_price, price_of, usage_of, usage_of_failed
@@ -106,12 +106,31 @@ class Books:
         """Make room for the one last response, time included where time is bounded (BUD-5)."""
         timed = self._ledger.remaining(agent, Dimension.SECONDS) is not None
         active = WRAP_UP_SECONDS * MICROSECONDS if timed else 0
-        self._ledger.extend_once(agent, replace(asked, active_us=active))
+        try:
+            self._ledger.extend_once(agent, replace(asked, active_us=active))
+        except Exhausted:
+            self.refused(agent)
+            raise
 
     def reserve(self, ticket: GateTicket, asked: Amounts) -> None:
         """Hold the estimate (BUD-2). Raises `Exhausted`."""
-        ticket.reservation = self._ledger.reserve(ticket.agent, asked)
+        try:
+            ticket.reservation = self._ledger.reserve(ticket.agent, asked)
+        except Exhausted:
+            self.refused(ticket.agent)
+            raise
         ticket.held = asked
+
+    def out_of_time(self, agent: AgentId, asked: int) -> Exhausted:
+        """The error of a request whose time has run out under way, `asked` microseconds in."""
+        error = self._ledger.exhausted(agent, Dimension.SECONDS, asked)
+        self.refused(agent)
+        return error
+
+    def refused(self, agent: AgentId) -> None:
+        """The budget ended something: whoever watches spending may want to know now (BUD-4)."""
+        for told in self._told:
+            told(agent, NOTHING)
 
     def release(self, ticket: GateTicket) -> None:
         """Give back what was reserved and not used."""

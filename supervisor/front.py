@@ -219,6 +219,7 @@ class Supervisor:
             granted = self._parts.ledger.grant(path, more, by=by)
             await kernel.commit(tree_of(path), (Put(grant_row(path, granted.number, more, by)),))
             below = self._parts.stopping.below(path)
+            self._parts.stages.granted(path)
         for other in below:
             found = kernel.actors[other]
             if found.suspended == "budget":

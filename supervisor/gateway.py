@@ -255,7 +255,7 @@ class Gateway:
 
     def _begin(self, ticket: GateTicket, request: ModelRequest, number: int, budget_at: float, watch: Watch) -> Attempt:
         if budget_at < FOREVER and self._clock() >= budget_at:
-            raise self._ledger.exhausted(ticket.agent, Dimension.SECONDS, 0)
+            raise self._books.out_of_time(ticket.agent, 0)
         attempt = Attempt(request.id, number, ticket.limits, budget_at=budget_at, watch=watch, clock=self._clock)
         ticket.attempt = attempt
         self._attempts += 1
@@ -287,7 +287,7 @@ class Gateway:
         limits = ticket.limits
         if which is Expired.BUDGET:
             asked = round((self._clock() - attempt.started_at) * MICROSECONDS)
-            return self._ledger.exhausted(ticket.agent, Dimension.SECONDS, asked)
+            return self._books.out_of_time(ticket.agent, asked)
         text = which.value.format(limits.first_event_s if which is Expired.FIRST else limits.between_events_s)
         return Broken(f"{ticket.model}: {text}", reason="timeout")
 

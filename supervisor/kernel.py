@@ -21,7 +21,7 @@ from actors.changes import AgentRow, Bump, ChangeSet, Move
 from actors.errors import CallboardError, InDoubt, SpecMissing, StoreError, UnknownPath
 from actors.evolve import evolve
 from actors.frames import Frames
-from actors.happenings import AgentSuspended, SpecChanged
+from actors.happenings import AgentSuspended, AttemptDiscarded, SpecChanged
 from actors.ids import AgentId, MessageId, TreeId, tree_of, turn_id
 from actors.messages import ReceiptState
 from actors.ref import Receipt
@@ -246,6 +246,9 @@ class Kernel:
             actor = self.make_actor(spec, row)
         actor.intake = stored.intake
         actor.memory.calls = stored.calls
+        if row.open is not None and row.open.asking:  # REC-3: its watchers may have seen half of it
+            lost = {"error": "the process that asked has ended", "run": row.open.run, "turn": row.open.number}
+            self.tell(row.agent, AttemptDiscarded, lost)
         if row.open is not None:
             self.replies.claimed(row.open.consumed, turn_id(row.agent, row.open.number))
         actor.mailbox.reload(stored.queued, None)

@@ -309,6 +309,11 @@ class Ledger(Roster):
         node, bound = min(bounds, key=lambda pair: pair[1].limit - pair[0].used[pair[1].index])
         return self._refusal(node, bound, asked)
 
+    @property
+    def crossed(self) -> bool:
+        """Whether stages were reached that nobody has taken."""
+        return bool(self._stages)
+
     def take_stages(self) -> tuple[StageCrossed, ...]:
         """The stages reached since this was last called, in order: each once per grant (BUD-4)."""
         if not self._stages:

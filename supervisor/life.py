@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from actors.changes import Claim, Intake, Move
 from actors.conversation import Conversation
 from actors.errors import Aborted, Corrupt, Crashed, Unfinished
-from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended
+from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended, AttemptDiscarded
 from actors.hooked import Point
 from actors.ids import run_id, tree_of, turn_id
 from actors.messages import Outcome, Purpose, ReceiptState, Status, failure_of
@@ -121,6 +121,8 @@ class Life:
 
     def turn_over(self, actor: Actor, over: Over) -> None:
         """Tell those who wait how it ended."""
+        if over.suspended is not None:
+            self._void(actor, f"the turn stopped ({over.suspended}) before the response was kept")
         if over.suspended == APPROVAL:
             self._parked(actor, over)
             return
@@ -144,6 +146,11 @@ class Life:
             if outcome is None and over.suspended != "leaving":
                 self._give_up(actor, over)  # those who wait through a leave are told at its end
         parts.replies.fulfil(actor.path, Need.UNWIND)
+
+    def _void(self, actor: Actor, why: str) -> None:
+        """What watchers saw of a response that is asked for again is void, also where they saw its end (REC-3)."""
+        if actor.row.open is not None and actor.row.open.asking:
+            self.host.tell(AttemptDiscarded, {"error": why})
 
     def _parked(self, actor: Actor, over: Over) -> None:
         """It waits for a person: its parent waits on, and who else is told depends on who may decide here (TOL-12)."""
@@ -237,6 +244,7 @@ class Life:
         """A bug in the loop: named, and no end of anything else; those who wait are told where it does not go on."""
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
+        self._void(actor, "the agent's loop crashed before the response was kept")
         self.host.tell(AgentCrashed, {"error": f"{type(error).__name__}: {error}"})
         if actor.suspended is None:
             return

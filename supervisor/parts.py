@@ -133,6 +133,16 @@ class Asking(Protocol):
     def end(self) -> None: ...
 
 
+class Telling(Protocol):
+    """Stages of budgets (`stages.py`)."""
+
+    @property
+    def pending(self) -> Mapping[AgentId, tuple[str, ...]]: ...
+    def spent(self, agent: AgentId) -> None: ...
+    def take(self, agent: AgentId) -> tuple[str, ...]: ...
+    def granted(self, agent: AgentId) -> None: ...
+
+
 class Still(Protocol):
     """Who stands still until a person acts (`standing.py`)."""
 
@@ -229,6 +239,7 @@ class Parts:
     closing: Closes = attrs.field(init=False)
     exits: Exits = attrs.field(init=False)
     standing: Still = attrs.field(init=False)
+    stages: Telling = attrs.field(init=False)
     approvals: Asking = attrs.field(init=False)
 
     def own_frame(self) -> Frame | None:

@@ -9,7 +9,14 @@ import trio
 
 from actors.changes import AgentRow, Enqueue, Put
 from actors.errors import AgentClosed, Exhausted, UsageError
-from actors.happenings import ApprovalAsked, ApprovalDecided, RequestFailed, RequestStarted, ResponseEnded
+from actors.happenings import (
+    ApprovalAsked,
+    ApprovalDecided,
+    AttemptDiscarded,
+    RequestFailed,
+    RequestStarted,
+    ResponseEnded,
+)
 from actors.ids import request_id, tree_of, turn_id
 from actors.inputs import Looked
 from actors.messages import Purpose
@@ -45,7 +52,7 @@ if TYPE_CHECKING:
     from .staging import Stage
 
 
-_OF_AN_ATTEMPT: Final[frozenset[type[Event]]] = frozenset({ResponseEnded, RequestFailed})
+_END_OF_AN_ATTEMPT: Final[frozenset[type[Event]]] = frozenset({AttemptDiscarded, ResponseEnded, RequestFailed})
 CHARGED_US: Final = 10_000
 """How many active microseconds are charged at once."""
 
@@ -182,6 +189,8 @@ class Services:
         if active >= CHARGED_US or (active > 0 and row.open is None):
             self._charged_us += active
             self._parts.ledger.charge(self.agent, Amounts(active_us=active))
+            if self._parts.ledger.crossed:
+                self._parts.stages.spent(self.agent)
 
     def look(self, *, sends: bool) -> Looked:
         """Choose what the next request takes."""
@@ -231,18 +240,26 @@ class Services:
             output=output.offer if output is not None else None,
             effort=selection.effort or self._agent.effort,
             tier=selection.tier or self._agent.tier,
-            notes=self._calls.notes(),
+            notes=self._notes(),
         )
+
+    def _notes(self) -> tuple[str, ...]:
+        """What this request says beside the conversation: calls that are stuck, budgets that run low (BUD-4)."""
+        notes, stages = self._calls.notes(), self._parts.stages
+        return (*notes, *stages.take(self.agent)) if stages.pending else notes
 
     def grant_calls(self, count: int) -> int:
         """Charge as many of the calls as the budget admits (BUD-2)."""
-        ledger = self._parts.ledger
-        for granted in range(count):
-            try:
+        ledger, granted = self._parts.ledger, 0
+        try:
+            while granted < count:
                 ledger.take_calls(self.agent, 1)
-            except Exhausted:
-                return granted
-        return count
+                granted += 1
+        except Exhausted:
+            pass  # the rest is refused
+        if ledger.crossed:
+            self._parts.stages.spent(self.agent)
+        return granted
 
     def start_call(self, call: CallView, deliver: DeliverCall) -> None:
         """Run a call in the tool nursery."""
@@ -280,6 +297,6 @@ class Services:
         row = actor.row if actor.loop is None else actor.loop.state.row
         if event is RequestStarted:
             self._attempt = values["attempt"]
-        elif event in _OF_AN_ATTEMPT:
+        elif event in _END_OF_AN_ATTEMPT:
             values = {"attempt": self._attempt, **values}
         self._parts.board.tell(event, self.agent, values, run=row.runs, turn=row.turns)

@@ -12,20 +12,17 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import sniffio
 import trio
-from msgspec.structs import asdict
 
 from actors.actor import Actor
 from actors.agent import closure
 from actors.budget import Budget
 from actors.errors import CallboardError, InsideLoop, Unfinished, UsageError
 from actors.frames import Frames
-from actors.happenings import BudgetStage, Overrun
 from actors.hooked import check_hooks
 from actors.hooks import points_of
 from actors.journal import EventJournal, JournalBound
 from actors.running import Room, Runner
 from actors.tools import is_number
-from actors.usage import NOTHING, Price
 from actors.watching import Board
 
 from .approvals import Approvals
@@ -51,6 +48,7 @@ from .post import Post
 from .questions import Questions
 from .replies import Replies
 from .services import Services
+from .stages import Stages
 from .standing import Standing
 from .stopping import Stopping
 from .store.memory import open_memory_store
@@ -69,7 +67,7 @@ if TYPE_CHECKING:
     from actors.models.spec import ModelSpec
     from actors.ports import Model
     from actors.reports import Report
-    from actors.usage import Amounts
+    from actors.usage import Price
 
     from .store.base import Reader, Store
 
@@ -300,27 +298,14 @@ def _assemble(
         approvals.adopt(actor)
         standing.look(actor.path)
 
-    def make_actor(agent: Agent, row: AgentRow) -> Actor:
-        return _make_actor(parts, agent, row)
-
-    kernel.make_actor = make_actor
+    kernel.make_actor = lambda agent, row: _make_actor(parts, agent, row)
     kernel.adopted = adopted
     kernel.mirror.mortal = Expiry(parts).watch
     graph.watch(lambda path: _waited_for(parts, path))
     graph.watch(standing.awaited)
-    gateway.watch_spending(lambda agent, overrun: _tell_spending(parts, agent, overrun))
+    parts.stages = Stages(parts)
+    gateway.watch_spending(parts.stages.spent)
     return parts
-
-
-def _tell_spending(parts: Parts, agent: AgentId, overrun: Amounts) -> None:
-    """An attempt was accounted: say what it overran, and which stages of budgets were passed (BUD-2, BUD-4)."""
-    if overrun is not NOTHING:
-        for dimension, amount in asdict(overrun).items():
-            if amount > 0:
-                parts.kernel.tell(agent, Overrun, {"dimension": dimension, "amount": amount})
-    for crossed in parts.ledger.take_stages():
-        values = attrs.asdict(crossed)
-        parts.kernel.tell(values.pop("node"), BudgetStage, values)
 
 
 def _waited_for(parts: Parts, path: AgentId) -> None:
