@@ -243,6 +243,28 @@ async def test_hok_2_a_run_whose_last_message_is_withdrawn_is_over_all_the_same(
     assert logs.log == [*BEGIN, *ASK, *END]
 
 
+async def test_hok_2_a_turn_that_came_to_nothing_ends_no_run_twice(world: World, autojump_clock: MockClock) -> None:
+    """The message of the next run is withdrawn while its hooks look: the last run's end is not told again."""
+    taken: list[Any] = []
+
+    class Withdraws(Logs):
+        async def before_turn(self, at: Moment) -> None:
+            await super().before_turn(at)
+            if at.turn == 2:
+                await taken[0].withdraw()
+
+    logs = Withdraws()
+    async with world.open({"a": ["done"]}) as sup:
+        ref = await sup.start(agent(hooks=logs), "go")
+        await ref.wait_idle()
+        await ref.pause()
+        taken.append(await ref.send("never mind"))
+        await ref.wake()
+        await ref.wait_idle()
+    assert [line for line in logs.log if "after_run" in line] == ["after_run(done) 1.1"]
+    assert logs.log[-3:] == ["before_run 2.2", "before_turn 2.2", "settled 1.1"]
+
+
 async def test_hok_2_what_is_sent_when_a_run_is_over_begins_the_next(world: World, autojump_clock: MockClock) -> None:
     """An answer of `after_run` is a run of its own, with its own hooks."""
 
@@ -330,8 +352,7 @@ async def test_nothing_is_sent_that_the_context_hook_has_not_seen(world: World, 
         await trio.sleep(1)
         await ref.steer("one more secret")
         await ref.wait_idle()
-    assert all("secret" not in line for lines in shown for line in lines)
-    assert {line for lines in shown for line in lines} >= {"<a ***", "<one more ***"}
+    assert shown == [["<one more ***"], ["<one more ***", ">done", "<a ***"]]
 
 
 async def test_a_context_that_no_provider_takes_fails_the_turn(world: World, autojump_clock: MockClock) -> None:
@@ -352,16 +373,17 @@ async def test_a_context_that_no_provider_takes_fails_the_turn(world: World, aut
 
 async def test_hok_2_where_the_compaction_is_refused_nothing_is_sent(world: World, autojump_clock: MockClock) -> None:
     """A decision is carried out whole or not at all, and its failure is an event."""
+    leave: list[Callable[[], None]] = []
 
     class Both(Hooks):
         async def after_turn(self, at: Moment, report: Report) -> list[Any]:
-            await at.ref("a").close()
+            leave[0]()  # what is sent is accepted, but nothing begins any more
             return [Send("never"), Compact()]
 
     async with world.open({"a": ["done"]}) as sup, watched(sup) as log:
-        ref = await sup.start(agent(hooks=Both()), "go")
+        leave.append(sup.suspend)
+        await sup.start(agent(hooks=Both()), "go")
         await trio.sleep(60)
-        await ref.wait_closed()
         assert "never" not in await messages(sup.store, "a")
         assert [event.hook for event in log.of(HookFailed)] == ["after_turn"]
 
