@@ -6,8 +6,8 @@ for any when one does. Whoever cannot go on by this rule, whatever happens, is s
 for all, else by a knot, out of which no way leads. No node of the web is ever stuck (WEB-1), so only the newest wait
 can be at fault, and only whether its waiter goes on need be asked.
 
-The check costs nothing where nobody needs the waiter. Else it walks the open waits that the new one leads to, once;
-whoever waits for nothing, and whoever is not on the way, costs nothing.
+The check costs nothing where nobody needs the waiter. Else it walks the waits that the new one leads to and those that
+lead to the waiter, in turns, until the shorter side is through; whoever is on neither costs nothing.
 """
 
 from __future__ import annotations
@@ -158,9 +158,9 @@ class Web:
         node = self.node(wait.waiter)
         if not (self._needed_by_any(node) or any(within(node, target) for target in _blocking(wait, node))):
             return ()
-        waits, path, certain = self._reach(wait, node, without)
-        if not path:
+        if not self._leads_back(wait, node, without):
             return ()  # with no way back, the waiter goes on as soon as others do, and all others do (WEB-1)
+        waits, path, certain = self._reach(wait, node, without)
         self.checks += 1
         if certain:
             return path
@@ -176,6 +176,37 @@ class Web:
         return any(
             wait.needs is Need.EXIT for above in _upward(node) if above in self._for for wait in self._for[above]
         )
+
+    def _leads_back(self, wait: Wait, node: Node, without: Container[Wait]) -> bool:
+        """Whether any way leads from the wait to its waiter: walked from both ends in turns, the shorter decides."""
+        starts = dict.fromkeys(self._needs(wait, node))
+        for needed, needing in zip(self._ahead(starts, node, without), self._behind(node, without), strict=False):
+            if needed == node or needing in starts:
+                return True
+        return False
+
+    def _ahead(self, starts: Iterable[Node], waiter: Node, without: Container[Wait]) -> Iterator[Node]:
+        """The nodes, and all that they need."""
+        queue = list(starts)
+        seen = set(queue)
+        for node in queue:  # grows while it is walked
+            yield node
+            for held in self._of.get(node, ()):
+                fresh = () if held in without else [one for one in self._needs(held, waiter) if one not in seen]
+                queue += fresh
+                seen.update(fresh)
+
+    def _behind(self, node: Node, without: Container[Wait]) -> Iterator[Node]:
+        """The node, and all that need it."""
+        queue, seen = [node], {node}
+        for one in queue:  # grows while it is walked
+            yield one
+            for above in _upward(one):
+                for held in self._for.get(above, ()):
+                    waiter = self._open[held]
+                    if (above == one or held.needs is Need.EXIT) and held not in without and waiter not in seen:
+                        queue.append(waiter)
+                        seen.add(waiter)
 
     def _reach(
         self, wait: Wait, node: Node, without: Container[Wait], among: Container[Node] | None = None

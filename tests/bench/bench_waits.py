@@ -7,7 +7,7 @@ thread's CPU for a `begin` and an `end`, and that over the same in an empty grap
 - `awaited`: all of them are for the new waiter; what it waits for waits for nobody.
 - `into_a_tree`: they form a tree, whose root the new wait names; nobody waits for the waiter.
 - `chain`, `alternatives`: they form a chain that the new wait leads into, of waits for one agent, or for any of two,
-  and somebody waits for the waiter: the one case in which what the wait leads to is walked.
+  and somebody waits for the waiter: the one case in which anything is walked.
 - `refused`: as `chain`, and the chain leads back.
 """
 
