@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, final
 from .behind import Behind
 from .changes import Claim, Intake, Move, Put
 from .compaction import ASKED, Compacting
-from .crashes import Crashes, leave_in_order
+from .crashes import Crashes, leave_in_order, stopped_by
 from .errors import NotCompacted, Unavailable
 from .evolve import evolve
 from .ids import turn_id
@@ -232,7 +232,7 @@ class Actor:
                 except Exception as error:  # noqa: BLE001 - an actor's one supervision point: a bug in it is no end of all
                     again = self.crashes.goes_on(error)
                     self.memory.stale = True  # what is in memory may be half of something
-                    self.suspended = self.suspended if again else "crashed"
+                    self.suspended = self.suspended if again else stopped_by(error)
                     self.keeper.crashed(self, error)
                     if not again:
                         return
@@ -248,6 +248,8 @@ class Actor:
     async def _work(self) -> None:
         while self.due:
             if self.mailbox.orders:
+                if self.memory.stale:  # some of them may have been carried out (TRN-1)
+                    await self._catch_up()
                 await self.keeper.obey(self)
                 continue
             await self._turn()
@@ -307,7 +309,7 @@ class Actor:
             self.suspended = over.suspended
             self.memory.stale = over.failure is not None
         elif over.outcome is None:
-            self.behind = self.row.singly != before.singly  # its messages wait again (CON-6)
+            self.behind |= self.row.singly != before.singly  # its messages wait again (CON-6)
         else:
             self.crashes.ended(before)
         aborted = over.outcome is not None and over.outcome.status is Status.ABORTED
@@ -358,8 +360,6 @@ class Actor:
 
     async def pause(self, order: Queued) -> None:
         """Pause, or end the pause, in one commit with the claim of the order; for the keeper that obeys (TOL-12)."""
-        if self.memory.stale:
-            await self._catch_up()
         pausing = order.envelope.purpose is Purpose.PAUSE
         row = paused(self.row, pausing=pausing)
         claim = Claim(self.path, (order.envelope.id,), turn_id(self.path, self.row.turns))

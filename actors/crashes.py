@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
 from .changes import Put
-from .errors import StoreError
+from .errors import Fenced, StoreError, Unavailable
 from .evolve import evolve
 
 if TYPE_CHECKING:
@@ -47,6 +47,11 @@ class Crashes:
         """A turn came to its end; one that was given up without a message to blame ends no row of crashes."""
         if before.open is None or before.open.consumed:
             self.in_a_row = 0
+
+
+def stopped_by(error: Exception) -> str:
+    """Why an agent is suspended whose loop ended so: a store that fails is no crash (SUP-2)."""
+    return "store" if isinstance(error, Unavailable | Fenced) else "crashed"
 
 
 async def leave_in_order(host: Host, row: AgentRow) -> AgentRow:

@@ -90,8 +90,8 @@ class TurnLoop:
                 self._generation += 1
                 self._host.cancel_calls(tuple(call.block.id for call in self.state.calls))
                 self._end_hook()
-                if self._admitted is not None:  # whoever had it is gone; nothing, where a request was made with it
-                    self._host.gate.abandon(self._admitted)
+            if self._admitted is not None:  # nothing, where a request was made with it
+                self._host.gate.abandon(self._admitted)
         if self.over is None and not self._leaving:
             raise InternalError(f"a turn of {self.row.agent} stopped in phase {self.state.phase}, not by anybody")
         return Over(CUT_OFF) if self.over is None else self.over

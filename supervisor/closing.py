@@ -5,13 +5,14 @@ An agent whose spec is missing is closed like any other: to end what it has open
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 import attrs
 import trio
 
 from actors.changes import Claim, Enqueue, Intake, Move, Shut
-from actors.errors import AgentClosed, CallboardError
+from actors.errors import AgentClosed, CallboardError, Conflict
 from actors.happenings import AgentEnded
 from actors.ids import parent_path, run_id, tree_of, turn_id
 from actors.messages import Lane, LaneBound, Outcome, Purpose, ReceiptState, Status
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _WAITING: Final = (ReceiptState.QUEUED, ReceiptState.HELD)
 _NO_BOUND: Final = LaneBound()
+GRACE_OVER: Final = "closed: the grace period is over"
 
 
 @attrs.define(eq=False)
@@ -110,19 +112,25 @@ class Closing:
             await self._load(path)
             with close.grace:
                 await self._stopping.until(path, idle=True)
-            await self._stopping.end(
-                self._stopping.below(path), "closed: the grace period is over", self._parts.options.hard_s
-            )
+            await self._stopping.end(self._stopping.below(path), GRACE_OVER, self._parts.options.hard_s)
             actors = self._parts.kernel.actors
             while left := [node for node in self._stopping.below(path) if actors[node].intake is not Intake.CLOSED]:
                 async with self._finishing:  # a child's own close may be at it, too
-                    await self._finish(max(left, key=lambda node: (node.count("/"), node)))
+                    await self._finish_quietly(max(left, key=lambda node: (node.count("/"), node)))
         except CallboardError as error:  # in a task of its own: who waits for the close hears of it; the store owes it
             for node in self._stopping.below(path):
                 self._parts.replies.fulfil(node, Need.EXIT, error)
         finally:
             del self._closing[path]
             close.done.set()
+
+    async def _finish_quietly(self, path: AgentId) -> None:
+        """Close one agent while nothing of it runs: what its children report from here on begins no turn (STOP-1)."""
+        with self._stopping.barring((path,)):
+            while self._parts.kernel.actors[path].active:
+                await self._stopping.end((path,), GRACE_OVER, self._parts.options.hard_s)
+            with suppress(Conflict):  # it has obeyed an order meanwhile: whoever called looks again
+                await self._finish(path)
 
     async def _finish(self, path: AgentId) -> None:
         """One agent is closed: what was not answered is dead, and whoever waits hears it."""

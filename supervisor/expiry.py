@@ -85,9 +85,9 @@ class Expiry:
         except CallboardError:  # in a task of its own: the store is asked again, or the next owner sees it
             self._push(self._parts.kernel.wall_ms() + RETRY_MS, path)
             return
-        when = actor.mailbox.mortal.next_ms
-        if when is not None:
-            self._push(when, path)
+        when, now = actor.mailbox.mortal.next_ms, self._parts.kernel.wall_ms()
+        if when is not None:  # in the past: the store has it elsewhere, and nobody here was told; later, or it spins
+            self._push(when if when > now else now + RETRY_MS, path)
         actor.eased()
 
     async def _bury(self, path: AgentId, message: MessageId) -> None:

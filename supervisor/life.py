@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from actors.changes import Claim, Intake, Move
 from actors.conversation import Conversation
-from actors.errors import Aborted, Corrupt, Crashed, Unfinished
+from actors.errors import Aborted, CallboardError, Conflict, Corrupt, Crashed, Unfinished
 from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended, AttemptDiscarded
 from actors.hooked import Point
 from actors.ids import run_id, tree_of, turn_id
@@ -19,7 +19,6 @@ from actors.waiting import Need
 if TYPE_CHECKING:
     from actors.actor import Actor
     from actors.changes import AgentRow
-    from actors.errors import CallboardError
     from actors.ids import MessageId, RunId
     from actors.messages import Queued
     from actors.moves import Over
@@ -86,9 +85,12 @@ class Life:
                 actor.mailbox.remove((envelope.id,))  # the store keeps it until the close is done
                 self._parts.closing.go_on_closing(actor, envelope)
                 continue
-            await self._kernel.commit(
-                tree_of(actor.path), (Claim(actor.path, (envelope.id,), turn_id(actor.path, actor.row.turns)),)
-            )
+            claim = Claim(actor.path, (envelope.id,), turn_id(actor.path, actor.row.turns))
+            try:
+                await self._kernel.commit(tree_of(actor.path), (claim,))
+            except Conflict:  # a close took it along, and will say so; the store knows what is left
+                actor.memory.stale = True
+                return
             aborted = failure_of(error_of_abort(actor, envelope.reason))
             outcome = Outcome(
                 path=actor.path,
@@ -245,6 +247,10 @@ class Life:
         while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
             error = error.exceptions[0]
         self._void(actor, "the agent's loop crashed before the response was kept")
+        if isinstance(error, CallboardError) and actor.suspended == "store":  # no bug, and no crash (SUP-2)
+            self.host.tell(AgentSuspended, {"reason": "store"})
+            self.fail_waiters(actor, error)
+            return
         self.host.tell(AgentCrashed, {"error": f"{type(error).__name__}: {error}"})
         if actor.suspended is None:
             return

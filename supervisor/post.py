@@ -12,7 +12,7 @@ from actors.changes import Enqueue, Intake, Move, Placed
 from actors.errors import AgentClosed, CallboardError, Conflict, InDoubt, MailboxFull, MessageTooLarge, UsageError
 from actors.happenings import PostRefused
 from actors.ids import AgentId, name_of, tree_of
-from actors.messages import Envelope, Lane, LaneBound, ReceiptState
+from actors.messages import Envelope, Lane, LaneBound, ReceiptState, skipped_of
 from actors.output import output_spec
 from actors.ref import Receipt
 
@@ -95,7 +95,18 @@ class Post:
             self._parts.kernel.receipts[receipt.id] = receipt  # before the commit: a turn may consume at once
         operations = tuple([Enqueue(envelope, self._bound(path, envelope.lane)) for envelope in envelopes])
         values = await self._parts.kernel.commit(tree_of(path), operations, fenced=False)
-        return tuple([self.placed(receipt, value) for receipt, value in zip(receipts, values, strict=True)])
+        placed = tuple([self.placed(receipt, value) for receipt, value in zip(receipts, values, strict=True)])
+        for receipt, value in zip(receipts, values, strict=True):
+            if isinstance(value, Placed) and value.again:
+                await self._again(receipt)
+        return placed
+
+    async def _again(self, receipt: Receipt) -> None:
+        """It was accepted before, in an earlier process perhaps: where it is now, the store knows (ACC-7, ACC-9)."""
+        view = await self._parts.kernel.store.message_state(receipt.id)
+        if view is not None and view.state.final and not receipt.state.final:
+            receipt.turn, receipt.reason, receipt.skipped = view.turn, view.reason, skipped_of(view.reason)
+            receipt.decide(view.state)
 
     def placed(self, receipt: Receipt, value: object) -> Receipt:
         """The receipt of a message that was accepted."""

@@ -6,7 +6,7 @@ started.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, final
 
 import trio
@@ -19,7 +19,7 @@ from actors.parking import APPROVAL, PAUSED
 from actors.waiting import Need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from actors.actor import Actor
     from actors.changes import Operation
@@ -74,6 +74,15 @@ class Stopping:
             node = parent_path(node)
         return False
 
+    @contextmanager
+    def barring(self, paths: tuple[AgentId, ...]) -> Iterator[None]:
+        """Bar these for the length of the block."""
+        self._bar(paths)
+        try:
+            yield
+        finally:
+            self._unbar(paths)
+
     def _bar(self, paths: Iterable[AgentId]) -> None:
         for path in paths:
             self._barred[path] = self._barred.get(path, 0) + 1
@@ -127,12 +136,9 @@ class Stopping:
         running = [actor for actor in found if actor is not None and (actor.active or actor.due or _parked(actor))]
         if not running:
             return
-        paths = [actor.path for actor in running]
-        self._bar(paths)  # all of them, before the first commit: an agent of one tree may be waiting for another's
-        try:
+        paths = tuple([actor.path for actor in running])
+        with self.barring(paths):  # all of them, before the first commit: an agent of one tree may wait for another's
             await self._order_aborts(running, reason)
-        finally:
-            self._unbar(paths)
 
     async def _order_aborts(self, running: list[Actor], reason: str) -> None:
         """One commit per tree, for a commit is one tree's; what one tree's store refuses holds up no other's."""

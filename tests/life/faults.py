@@ -1,0 +1,170 @@
+"""The store between a life and its rows: slow, failing for a while, dead with its process; and its history.
+
+Every commit that was applied is kept in order, with the process that made it: invariants about order are read there.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final, final
+
+import attrs
+import trio
+
+from actors.changes import AgentRow, ChangeSet, Put, Values
+from actors.errors import Unavailable
+from actors.ids import TreeId
+from supervisor.store.faults import Fault, PassingReader
+
+if TYPE_CHECKING:
+    from supervisor.store.base import Store, StoreStatistics, Then
+    from tests.life.trace import Trace
+
+LONGEST_DELAY_S: Final = 0.4
+
+
+@attrs.frozen
+class Applied:
+    """A commit that is in the store, and the process that made it."""
+
+    process: int
+    set: ChangeSet
+    values: Values
+
+
+@attrs.define(eq=False)
+class History:
+    """All that was ever written, in the order of writing.
+
+    Attributes:
+        applied: commits. told: when their process heard of them, by their index.
+        paths: the agents that were made, in order.
+        owned: epochs of trees, as they were given out: tree, epoch, process. faults: how many were injected.
+        ambiguous: one of them told a failure of what was written.
+    """
+
+    applied: list[Applied] = attrs.field(factory=list)
+    told: dict[int, float] = attrs.field(factory=dict)
+    paths: list[str] = attrs.field(factory=list)
+    owned: list[tuple[TreeId, int, int]] = attrs.field(factory=list)
+    faults: int = 0
+    ambiguous: int = 0
+
+    def add(self, process: int, change_set: ChangeSet, values: Values) -> int:
+        """A commit is written. Returns its index."""
+        self.applied.append(Applied(process, change_set, values))
+        for one in change_set.operations:
+            if isinstance(one, Put) and one.fresh and isinstance(one.row, AgentRow):
+                self.paths.append(one.row.agent)
+        return len(self.applied) - 1
+
+
+@attrs.frozen
+class Trouble:
+    """Commits `at`, counted from 1 in one process, to `until`, without it, fail."""
+
+    at: int
+    until: int
+    when: Fault
+
+
+def troubles(dice: random.Random) -> tuple[Trouble, ...]:
+    """What goes wrong with the commits of one process: mostly nothing; one commit, a few, or many."""
+    if dice.random() < 0.5:
+        return ()
+    found = []
+    for _ in range(dice.choice((1, 1, 2))):
+        at = dice.randrange(1, 90)
+        length = dice.choice((1, 1, 1, 2, 3, 12))
+        when = Fault.BEFORE if length > 3 else dice.choice(list(Fault))
+        found.append(Trouble(at, at + length, when))
+    return tuple(found)
+
+
+@final
+class LifeStore(PassingReader):
+    """The store as one process of a life has it.
+
+    Attributes:
+        dead: the process has crashed: nothing that it still does is written.
+    """
+
+    def __init__(self, store: Store, history: History, trace: Trace, process: int, seed: str) -> None:
+        super().__init__(store)
+        self.bare = store
+        self.dead = False
+        self._history = history
+        self._trace = trace
+        self._process = process
+        self._dice = random.Random(f"{seed}:store:{process}")
+        self._slow = self._dice.choice((0.0, 0.0, 0.2, 0.7))
+        self._troubles = troubles(self._dice)
+        self._commits = 0
+        self._last: trio.Event | None = None
+
+    async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
+        self._commits += 1
+        number = self._commits
+        with trio.CancelScope(shield=True):  # a commit is never raced by a cancellation
+            await self._pause()
+            self._alive()
+            fault = next((one.when for one in self._troubles if one.at <= number < one.until), None)
+            if fault is Fault.BEFORE:
+                self._injected(number, fault)
+            before = self._last
+            self._last = mine = trio.Event()
+            at = -1
+
+            def applied(values: Values) -> None:
+                nonlocal at
+                at = self._history.add(self._process, change_set, values)
+
+            try:
+                values = await self._store.commit(change_set, applied)
+                await self._pause()
+                if before is not None:
+                    await before.wait()  # whoever hears of commits hears in their order
+                self._alive()
+                if fault is Fault.AFTER:
+                    self._injected(number, fault)
+                self._history.told[at] = trio.current_time()
+                if then is not None:
+                    then(values)
+            finally:
+                mine.set()
+        return values
+
+    async def own(self, tree: TreeId) -> int:
+        self._alive()
+        epoch = await self._store.own(tree)
+        self._history.owned.append((tree, epoch, self._process))
+        self._trace.say(f"p{self._process} owns {tree} at epoch {epoch}")
+        return epoch
+
+    def statistics(self) -> StoreStatistics:
+        return self._store.statistics()
+
+    def heal(self) -> None:
+        """Fail nothing more."""
+        self._troubles = ()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _pause(self) -> None:
+        if self._dice.random() < self._slow:
+            await trio.sleep(self._dice.random() * LONGEST_DELAY_S)
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def _alive(self) -> None:
+        if self.dead:
+            msg = "the process is dead"
+            raise Unavailable(msg)
+
+    def _injected(self, number: int, fault: Fault) -> None:
+        self._history.faults += 1
+        self._history.ambiguous += fault is Fault.AFTER
+        self._trace.count(f"fault {fault.value}")
+        self._trace.say(f"p{self._process} commit {number} fails {fault.value} it was written")
+        msg = "an injected fault: the commit failed"
+        raise Unavailable(msg)

@@ -1,0 +1,345 @@
+"""One life: several processes over one store, one after another, then healing, rest, and the checks."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import attrs
+import trio
+
+from actors import Budget, Price
+from actors.changes import Intake
+from actors.errors import StoreError
+from supervisor import open_supervisor
+from supervisor.store.memory import open_memory_store
+from supervisor.store.sqlite import open_sqlite_store
+from tests.life import after, reading
+from tests.life.events import Process, decide, drive
+from tests.life.faults import LifeStore
+from tests.life.players import Player
+from tests.life.trace import Ear
+from tests.life.world import World
+from tests.supervisor.promises.scheduling import Sched, simulate
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from actors.changes import AgentRow
+    from supervisor import AgentRef, Supervisor
+    from supervisor.store.base import Store
+
+REST_S: Final = 600.0
+"""How long a healed life may take to come to rest, in virtual seconds."""
+CLOSE_S: Final = 200.0
+LEAVE_S: Final = 200.0
+SQLITE_EVERY: Final = 12
+MUCH: Final = 100_000
+MOST_BATCHES: Final = 60_000
+
+
+class Broken(AssertionError):
+    """A life broke a promise. `problems`: which, one a line, each beginning with the number of its invariant."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@attrs.frozen
+class Lived:
+    """A whole life. `problems`: promises that it broke."""
+
+    seed: int
+    world: World
+    problems: tuple[str, ...]
+
+    @property
+    def hash(self) -> str:
+        """Of its trace."""
+        return self.world.trace.hash
+
+
+class Tasks(trio.abc.Instrument):
+    """Counts the tasks that are alive (invariant 53)."""
+
+    def __init__(self) -> None:
+        self.alive = 0
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        """One more."""
+        self.alive += 1
+
+    def task_exited(self, task: trio.lowlevel.Task) -> None:
+        """One less."""
+        self.alive -= 1
+
+
+class Bounded(Sched):
+    """A scheduler that ends a life which goes round in circles without time passing."""
+
+    def shuffle(self, batch: list[Any]) -> None:
+        """Order a batch."""
+        if self.batches > MOST_BATCHES:
+            msg = f"it goes round in circles: {MOST_BATCHES} rounds of the scheduler"
+            raise RuntimeError(msg)
+        super().shuffle(batch)
+
+
+def live(seed: int) -> Lived:
+    """Live one life; whatever it breaks is in what is returned, with the bug that ended it, if one did."""
+    world = World(str(seed))
+    tasks = Tasks()
+    problems: list[str] = []
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            problems += simulate(
+                partial(_life, world, Path(folder) / "life.db", tasks, seed), Bounded(seed, defer=(seed % 4) / 4), tasks
+            )
+    except BaseException as error:  # whatever ends a life is what was looked for
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        problems += [*getattr(error, "problems", ()), *_told(error)]
+    return Lived(seed, world, tuple(dict.fromkeys((*world.problems, *problems))))
+
+
+def _told(error: BaseException) -> list[str]:
+    if isinstance(error, Broken):
+        return []
+    if isinstance(error, BaseExceptionGroup):
+        return [line for inner in error.exceptions for line in _told(inner)]
+    at = error.__traceback__
+    where = ""
+    while at is not None:
+        where = f"{Path(at.tb_frame.f_code.co_filename).name}:{at.tb_lineno}"
+        at = at.tb_next
+    return [f"54: it ended with {type(error).__name__}: {str(error)[:400]} (at {where})"]
+
+
+async def _life(world: World, path: Path, tasks: Tasks, seed: int) -> list[str]:
+    dice = world.dice("life")
+    memory = open_memory_store(store_id="life")
+    async with memory as bare:
+        many = dice.choice((1, 2, 2, 3))
+        problems: list[str] = []
+        for number in range(1, many + 1):
+            async with _store(bare, path, sqlite=seed % SQLITE_EVERY == 5) as store:
+                before = tasks.alive
+                problems += await _process(world, store, number, last=number == many)
+                if tasks.alive != before:
+                    problems.append(f"53: {tasks.alive - before} tasks are left behind by process {number}")
+                problems += await reading.check(store, world)
+                if number > 1:
+                    problems += await reading.fenced(store, world)
+            if problems:
+                break
+    return problems
+
+
+@asynccontextmanager
+async def _store(bare: Store, path: Path, *, sqlite: bool) -> AsyncIterator[Store]:
+    if not sqlite:
+        yield bare
+        return
+    async with open_sqlite_store(path, owner="a life", inline=True) as store:
+        yield store
+
+
+# -- one process -----------------------------------------------------------------------------------------------------
+
+
+async def _process(world: World, bare: Store, number: int, *, last: bool) -> list[str]:
+    """Open a supervisor, let things happen, leave it in some way; the last one heals and rests."""
+    dice = world.dice(f"process:{number}")
+    store = LifeStore(bare, world.history, world.trace, number, world.seed)
+    crash_s = None if last or dice.random() < 0.4 else dice.random() * dice.choice((1, 5, 20))
+    mode = dice.choice(("suspend", "suspend", "finish", "close")) if not last else "suspend"
+    world.trace.say(f"p{number} opens; leaves by {mode if crash_s is None else f'a crash after {crash_s:.2f} s'}")
+    found: list[str] = []
+    with trio.CancelScope() as scope, trio.fail_after(10 * REST_S), forgiven(world, last=last):
+        async with open_supervisor(store=store, on_exit=mode, **_options(world, store, number, dice)) as sup:
+            process = Process(world, number, sup, store)
+            ear = _wire(process, dice)
+            async with trio.open_nursery() as nursery:
+                if crash_s is not None:
+                    nursery.start_soon(_crash, process, crash_s, scope)
+                await _happen(process, dice, nursery)
+                if crash_s is not None:
+                    await trio.sleep_forever()
+                if last:
+                    found += await _heal(process)
+                    world.trace.say(f"p{number} is at rest")
+                nursery.cancel_scope.cancel()
+            world.trace.say(f"p{number} leaves")
+            scope.deadline = trio.current_time() + LEAVE_S
+    if scope.cancelled_caught and not store.dead:
+        found.append(f"37: leaving process {number} by {mode} took more than {LEAVE_S:.0f} s")
+    world.trace.say(f"p{number} is left")
+    return [*found, *process.broken, *ear.problems, *(f"SUP-2: a loop crashed: {crash}" for crash in ear.crashed)]
+
+
+def _options(world: World, store: LifeStore, number: int, dice: random.Random) -> dict[str, Any]:
+    apart = world.dice("apart").random() < 0.5
+    return {
+        "model": [Player(world, store, number, "one"), Player(world, store, number, "two", apart=apart)],
+        "agents": world.specs,
+        "inline": True,
+        "prices": {"one": Price(1, 2), "two": Price(3, 4)},
+        "grace": dice.choice((0.0, 2.0, 20.0)),
+        "hard": dice.choice((1.0, 5.0)),
+        "permits": dice.choice((1, 2, 8)),
+        "budget": Budget(model_calls=MUCH) if dice.random() < 0.3 else None,
+    }
+
+
+@contextmanager
+def forgiven(world: World, *, last: bool) -> Iterator[None]:
+    """Leaving may say that the store failed, where it was made to; the last process is healed."""
+    try:
+        yield
+    except StoreError as error:
+        if last or not world.history.faults:
+            raise
+        world.trace.say(f"leaving raised {error!r}")
+
+
+def _wire(process: Process, dice: random.Random) -> Ear:
+    """Take out of a supervisor what chance it has of its own, and listen."""
+    parts = process.sup._parts
+    parts.kernel.token = f"p{process.number}"
+    parts.gateway._rng = random.Random(dice.random())  # type: ignore[attr-defined]  # behind the port
+    ear = Ear(process.world.trace, process.number, process.world.cut)
+    parts.board.add(ear)  # type: ignore[arg-type]  # it has what is used
+    return ear
+
+
+async def _crash(process: Process, after_s: float, scope: trio.CancelScope) -> None:
+    await trio.sleep(after_s)
+    process.world.trace.count("crashes")
+    process.world.trace.say(f"p{process.number} crashes")
+    process.world.dead.add(f"p{process.number}")
+    process.world.crashes += 1
+    process.store.dead = True
+    scope.cancel()
+
+
+async def _happen(process: Process, dice: random.Random, nursery: trio.Nursery) -> None:
+    """Everything at once: roots begin or go on, people decide, drivers drive."""
+    world, sup = process.world, process.sup
+    if dice.random() < 0.7:
+        await nursery.start(decide, process, world.dice(f"decide:{process.number}"))
+    if process.number > 1:
+        await _survive(process, sup.resume)
+    else:
+        for spec in world.specs:
+            await _survive(process, partial(sup.start, spec, "begin", key="one"))
+    async with trio.open_nursery() as drivers:
+        for driver in range(dice.choice((1, 2, 3))):
+            name = f"driver:{process.number}:{driver}"
+            drivers.start_soon(drive, process, world.dice(name), dice.randint(2, 10), name=name)
+
+
+async def _survive(process: Process, verb: Any) -> None:
+    try:
+        await verb()
+    except after.EXPECTED as error:
+        process.world.trace.say(f"p{process.number} {error!r}"[:200])
+
+
+# -- healing ---------------------------------------------------------------------------------------------------------
+
+
+async def _heal(process: Process) -> list[str]:
+    """Nothing fails any more, people decide, everything paused goes on: it must come to rest (invariant 37)."""
+    world, sup = process.world, process.sup
+    world.trace.say(f"p{process.number} heals")
+    process.store.heal()
+    world.healed = True
+    with trio.move_on_after(REST_S) as scope:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(decide, process, world.dice("heal"))
+            await sup.resume()
+            await _wake_all(process)
+            while not await _rests(process):  # noqa: ASYNC110 - a store has no event
+                await trio.sleep(1)
+            nursery.cancel_scope.cancel()
+    if scope.cancelled_caught:
+        return [f"37: after {REST_S:.0f} s of healing there is still work: {line}" for line in await _still(sup)]
+    found = await after.at_rest(process)
+    if not found and world.dice("end").random() < 0.6:
+        found += await _close_all(process)
+    return found
+
+
+async def _wake_all(process: Process) -> None:
+    sup = process.sup
+    for row in await sup.tree():
+        stored = await sup.store.load_agent(row.agent)
+        if stored is None or stored.intake is not Intake.OPEN:
+            continue
+        ref = await sup.find(row.agent)
+        if row.budget is not None:
+            await _survive(process, partial(_grant, process, ref, row))
+        await ref.wake()
+
+
+async def _grant(process: Process, ref: AgentRef, row: AgentRow) -> None:
+    """As much as it takes, in each dimension that has a limit."""
+    for dimension in ("model_calls", "tokens", "tool_calls"):
+        if f'"{dimension}"' in (row.budget or "") and f'"{dimension}":null' not in (row.budget or ""):
+            await process.sup.grant(ref, Budget(**{dimension: MUCH}), by="the operator")  # type: ignore[arg-type]  # one of its names
+
+
+async def _rests(process: Process) -> bool:
+    """Nothing is owed in the store, nothing runs here."""
+    actors = process.sup._parts.kernel.actors.values()
+    if (
+        any(one.active or (one.due and one.intake is not Intake.CLOSED) for one in actors)
+        or process.sup._parts.post.pending()
+    ):
+        return False
+    for path in await process.sup.store.agents_with_work():
+        stored = await process.sup.store.load_agent(path)
+        if stored is None or stored.intake is not Intake.CLOSED:  # an order that came behind the end stays (README)
+            return False
+    return True
+
+
+async def _still(sup: Supervisor) -> list[str]:
+    """What does not come to rest, in words."""
+    work = await sup.store.agents_with_work()
+    actors = sup._parts.kernel.actors
+    lines = []
+    for path in work:
+        stored = await sup.store.load_agent(path)
+        assert stored is not None, "what has work is stored"
+        queued = [(one.envelope.id, one.envelope.purpose.value, one.state.value) for one in stored.queued]
+        lines.append(f"the store owes {path}: {stored.row.owes=} open={stored.row.open} {queued}")
+    for path, actor in actors.items():
+        if actor.active or actor.due or path in work:
+            phase = None if actor.loop is None else actor.loop.state.phase
+            lines.append(f"{actor!r} {actor.suspended=} {actor.intake=} {phase=} open={actor.row.open}")
+    return lines
+
+
+async def _close_all(process: Process) -> list[str]:
+    """Everything is closed in the end, and nothing waits any more."""
+    sup = process.sup
+    roots = [row.agent for row in await sup.tree() if not row.parent]
+    with trio.move_on_after(CLOSE_S) as scope:
+        for root in roots:
+            ref = await sup.find(root)
+            await ref.close(grace=5)
+            await ref.wait_closed()
+    if scope.cancelled_caught:
+        return [f"43: closing everything took more than {CLOSE_S:.0f} s: {line}" for line in await _still(sup)]
+    found = []
+    for row in await sup.tree():
+        stored = await sup.store.load_agent(row.agent)
+        if stored is None or stored.intake is not Intake.CLOSED or stored.queued or row.open is not None:
+            found.append(f"44: {row.agent} below a closed root is not closed whole: {stored}")
+    return found

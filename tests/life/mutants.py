@@ -1,0 +1,193 @@
+"""Breaks the product on purpose, one place at a time, and counts the lives that it takes to see it.
+
+python -m tests.life.mutants               all of them; a table
+python -m tests.life.mutants permit CLS    those whose name has one of these words in it
+python -m tests.life.mutants --seeds 400   look at so many lives at most
+
+Exit code 1 where one survives or its place is gone. It takes minutes; CI leaves it out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+COPIED: Final = ("actors", "supervisor", "tests/life", "tests/supervisor/promises")
+TIMEOUT_S: Final = 240
+
+
+class Mutant(NamedTuple):
+    """A change of one place in a file, and what it breaks."""
+
+    breaks: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS: Final = (
+    Mutant(
+        "SUP-6 no fence",
+        "supervisor/store/memory_tables.py",
+        "(change_set.tree)) != epoch:",
+        "(change_set.tree)) == -1:",
+    ),
+    Mutant(
+        "CON-3 no claim",
+        "actors/ending.py",
+        "        claim = _claims(row, row.open, state.mail)\n",
+        "        claim = ()\n",
+    ),
+    Mutant(
+        "CON-3 claim of what is gone passes",
+        "supervisor/store/memory_tables.py",
+        "            raise self._not_waiting(operation.agent, message_id)",
+        "            continue",
+    ),
+    Mutant(
+        "TOL-3 once runs again",
+        "actors/batch.py",
+        "frozenset({Effect.ONCE, Effect.STORE})",
+        "frozenset({Effect.STORE})",
+    ),
+    Mutant("TOL-3 unknown is forgotten", "actors/batching.py", " and not _unknown(call)", ""),
+    Mutant("TOL-3 effect before record", "actors/turn.py", "(*commit, *rows_of(state, state.calls))", "commit"),
+    Mutant("TOL-12 a decision needs no approval", "actors/approving.py", "Verdict.APPROVED", "Verdict.DENIED"),
+    Mutant(
+        "ABT-4 held messages are forgotten",
+        "actors/actor.py",
+        "        if not (self.mailbox.held and self.mailbox.wants_turn):\n",
+        "        if True:\n",
+    ),
+    Mutant(
+        "GAT-1 permit never returned",
+        "supervisor/gateway.py",
+        "        self._give_permit_back(ticket)\n        ticket.state",
+        "        ticket.state",
+    ),
+    Mutant(
+        "GAT-1 permit returned twice", "supervisor/pools.py", "        self._free += 1\n", "        self._free += 2\n"
+    ),
+    Mutant(
+        "GAT-1 permit of a pausing turn kept",
+        "actors/loop.py",
+        "            if self._admitted is not None:  # nothing",
+        "            if self.over is None and self._admitted is not None:  # nothing",
+    ),
+    Mutant(
+        "BUD-2 reservation lost",
+        "supervisor/gateway.py",
+        "        self._books.release(ticket)\n        self._give",
+        "        self._give",
+    ),
+    Mutant(
+        "BUD-7 settled twice",
+        "supervisor/ledger.py",
+        "        self._spend(reservation.account, values, delta)\n",
+        "        self._spend(reservation.account, values, delta)\n"
+        "        self._spend(reservation.account, values, values)\n",
+    ),
+    Mutant(
+        "CLS-2 close does not drain",
+        "supervisor/closing.py",
+        '            Move(path, _WAITING, ReceiptState.DEAD, reason="agent_closed"),\n',
+        "",
+    ),
+    Mutant(
+        "CLS-1 a turn begins in a close",
+        "supervisor/closing.py",
+        "            while self._parts.kernel.actors[path].active:\n",
+        "            while False:\n",
+    ),
+    Mutant(
+        "CLS-1 a close dies of an order",
+        "supervisor/closing.py",
+        "            with suppress(Conflict):  #",
+        "            with suppress(KeyError):  #",
+    ),
+    Mutant(
+        "CON-6 put back, and forgotten",
+        "actors/actor.py",
+        "self.behind |= self.row.singly",
+        "self.behind = self.row.singly",
+    ),
+    Mutant(
+        "ACC-7 accepted again, said to wait",
+        "supervisor/post.py",
+        "                await self._again(receipt)\n",
+        "                pass\n",
+    ),
+    Mutant(
+        "SUP-2 a failing store is a crash",
+        "actors/crashes.py",
+        'return "store" if isinstance',
+        'return "crashed" if isinstance',
+    ),
+    Mutant("ACC-5 spinning on a death", "supervisor/expiry.py", "when if when > now else now + RETRY_MS", "when"),
+    Mutant("TOL-1 a cut batch has no results", "actors/cutting.py", "(record, *batch.results(skipped))", "(record,)"),
+    Mutant(
+        "REC-1 memory trusted behind a failed commit",
+        "actors/actor.py",
+        "            self.memory.stale = over.failure is not None\n",
+        "",
+    ),
+)
+
+
+def tried(where: Path, mutant: Mutant, seeds: int) -> tuple[str, str]:
+    """Break one place, live, mend it. Returns what became of it, and what was seen first."""
+    path = where / mutant.file
+    text = path.read_text("utf-8")
+    if text.count(mutant.old) != 1:
+        return f"GONE: its place is there {text.count(mutant.old)} times", ""
+    path.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.life", "--seeds", f"0:{seeds}", "--stop", "--seconds", str(TIMEOUT_S)],
+            cwd=where, env={"PYTHONPATH": str(where), "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True, text=True,
+            check=False, timeout=2 * TIMEOUT_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "found: it does not end", ""
+    finally:
+        path.write_text(text, "utf-8")
+    found = re.search(r"seed (\d+) BROKE.*\n\s*(.*)", done.stdout)
+    if found is not None:
+        return f"found at seed {found[1]}", found[2][:60]
+    lived = re.search(r"^(\d+) seeds, ", done.stdout, re.MULTILINE)
+    return (
+        (f"SURVIVED {lived[1]} seeds", "") if lived else ("found: nothing runs", done.stderr[-60:].replace("\n", " "))
+    )
+
+
+def main(arguments: list[str]) -> int:
+    """Try the chosen ones; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=400)
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args(arguments)
+    chosen = [one for one in MUTANTS if not options.words or any(word in one.breaks for word in options.words)]
+    left = 0
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder)
+        for name in COPIED:
+            shutil.copytree(ROOT / name, where / name)
+        for mutant in chosen:
+            begun = time.monotonic()
+            became, seen = tried(where, mutant, options.seeds)
+            left += not became.startswith("found")
+            print(f"{mutant.breaks:<45} {became:<22} {time.monotonic() - begun:5.0f} s  {seen}", flush=True)
+    print(f"{len(chosen) - left} of {len(chosen)} found")
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
