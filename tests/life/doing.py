@@ -76,10 +76,11 @@ def _told(world: World) -> tuple[dict[str, _Call], dict[str, list[int]]]:
 def _effect(effect: Effect, call: _Call, aborts: dict[str, list[int]], told: dict[int, float]) -> list[str]:
     """30 to 32: recorded before it began, approved where that is asked, not begun behind an abort.
 
-    What begins in the very moment in which its process hears of the abort counts as begun before.
+    A `store` call leaves no trace before its result, so its start is not recorded. What begins in the very moment in
+    which its process hears of the abort counts as begun before.
     """
     found = []
-    if not any(at < effect.place for at in call.started):
+    if effect.effect != "store" and not any(at < effect.place for at in call.started):
         found.append(f"32: {effect.call} began before its start was recorded")
     if effect.tool == "gated":
         if not any(at < effect.place for at in call.approved):
@@ -95,7 +96,7 @@ def _effect(effect: Effect, call: _Call, aborts: dict[str, list[int]], told: dic
 def _repeated(call: str, effects: list[Effect]) -> list[str]:
     """25, 29: a `once` call begins once; all attempts at a call have one key."""
     found = []
-    if len(effects) > 1 and effects[0].effect in {"once", "store"}:
+    if len(effects) > 1 and effects[0].effect == "once":
         found.append(f"25: {call} ({effects[0].effect}) began {len(effects)} times")
     if len({effect.key for effect in effects}) > 1:
         found.append(f"29: {call} had several keys: {[effect.key for effect in effects]}")

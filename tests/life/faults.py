@@ -18,6 +18,7 @@ from supervisor.store.faults import Fault, PassingReader
 
 if TYPE_CHECKING:
     from supervisor.store.base import Store, StoreStatistics, Then
+    from supervisor.store.leases import Holder
     from tests.life.trace import Trace
 
 LONGEST_DELAY_S: Final = 0.4
@@ -101,6 +102,7 @@ class LifeStore(PassingReader):
         self._troubles = troubles(self._dice)
         self._commits = 0
         self._last: trio.Event | None = None
+        self._holder: Holder | None = None
 
     async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
         self._commits += 1
@@ -134,12 +136,30 @@ class LifeStore(PassingReader):
                 mine.set()
         return values
 
-    async def own(self, tree: TreeId) -> int:
+    def new_holder(self) -> Holder:
+        self._holder = self._store.new_holder()
+        return self._holder
+
+    async def own(self, tree: TreeId, holder: Holder) -> int:
         self._alive()
-        epoch = await self._store.own(tree)
-        self._history.owned.append((tree, epoch, self._process))
-        self._trace.say(f"p{self._process} owns {tree} at epoch {epoch}")
+        epoch = await self._store.own(tree, holder)
+        if (tree, epoch, self._process) not in self._history.owned:
+            self._history.owned.append((tree, epoch, self._process))
+            self._trace.say(f"p{self._process} owns {tree} at epoch {epoch}")
         return epoch
+
+    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+        self._alive()
+        return await self._store.renew(holder)
+
+    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
+        self._alive()
+        await self._store.release(holder, trees)
+
+    async def buried(self) -> None:
+        """The process is known to be gone: its trees are free for the next."""
+        if self.dead and self._holder is not None:
+            await self._store.release(self._holder)
 
     def statistics(self) -> StoreStatistics:
         return self._store.statistics()

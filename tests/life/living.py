@@ -176,6 +176,7 @@ async def _process(world: World, bare: Store, number: int, *, last: bool) -> lis
                 nursery.cancel_scope.cancel()
             world.trace.say(f"p{number} leaves")
             scope.deadline = trio.current_time() + LEAVE_S
+    await store.buried()
     if scope.cancelled_caught and not store.dead:
         found.append(f"37: leaving process {number} by {mode} took more than {LEAVE_S:.0f} s")
     world.trace.say(f"p{number} is left")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.life.living import SQLITE_EVERY, live
 
-SEEDS: Final = range(24)
+SEEDS: Final = range(20)
 ROOT: Final = Path(__file__).resolve().parents[2]
 AGAIN: Final = 8
 
