@@ -184,7 +184,7 @@ async def work(world: World, ctx: Context, how: str, n: int) -> str:
             return "long " * 300
         case "tell":
             ctx.progress("half", done=1, total=2)
-            await ctx.agent_kv.set("n", n)
+            await ctx.kv.agent.set("n", n)
         case _:
             await trio.lowlevel.checkpoint()
     return f"did {n}"
