@@ -1,7 +1,9 @@
 """A thread that works for Trio tasks, in groups: what SQLite's connections run in.
 
 Its own queue instead of Trio's worker threads: half the cost, groups form by themselves, and sync tools that hold all
-of Trio's threads do not hold up the store.
+of Trio's threads do not hold up the store. Where many tasks ask, what they ask for in one pass of Trio's scheduler is
+handed over at its end, together: the thread then does not wake for the first, contend with the rest for the
+interpreter and make many small groups. A task that asks alone is served at once.
 """
 
 from __future__ import annotations
@@ -46,6 +48,9 @@ class Thread(Generic[T]):
         self._token = trio.lowlevel.current_trio_token()
         # unbounded: each waiter is a task that waits here, so there are never more entries than tasks
         self._queue: queue.SimpleQueue[tuple[_Waiter, T] | None] = queue.SimpleQueue()
+        self._held: list[tuple[_Waiter, T]] = []  # asked for in this pass, to be handed over at its end
+        self._in_hand = 0
+        self._alone = True  # the last hand-over was of one
         self._ended = trio.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -70,16 +75,38 @@ class Thread(Generic[T]):
             waiter.task = None
             return trio.lowlevel.Abort.SUCCEEDED
 
-        self._queue.put((waiter, what))
+        if self._alone and not self._in_hand:
+            self._in_hand = 1
+            self._queue.put((waiter, what))
+        else:
+            self._held.append((waiter, what))
+            if len(self._held) == 1:
+                self._token.run_sync_soon(self._hand_over)
         return await trio.lowlevel.wait_task_rescheduled(abort)
 
     async def close(self) -> None:
         """Let it finish what it was given, and end it."""
         if not self._closing:
             self._closing = True
+            self._hand_over()
             self._queue.put(None)
         await self._ended.wait()
         self._thread.join()  # it has told us and only returns: nothing is waited for
+
+    def _hand_over(self) -> None:
+        held, self._held = self._held, []
+        if held:
+            self._alone = len(held) == 1
+            self._in_hand += len(held)
+            for entry in held:
+                self._queue.put(entry)
+
+    def _hand_out(self, waiters: list[_Waiter], results: list[Result]) -> None:
+        self._in_hand -= len(waiters)
+        for waiter, result in zip(waiters, results, strict=True):
+            told = result if waiter.then is None else _told(waiter.then, result)
+            if waiter.task is not None:
+                trio.lowlevel.reschedule(waiter.task, told)
 
     def _run(self) -> None:
         ended = False
@@ -89,7 +116,7 @@ class Thread(Generic[T]):
             ended = self._collect(waiters, group)
             if group:
                 results = self._work(group)
-                self._in_trio(_hand_out, waiters, results)
+                self._in_trio(self._hand_out, waiters, results)
         try:
             self._last()
         finally:
@@ -123,13 +150,6 @@ class _Waiter:
     def __init__(self, task: trio.lowlevel.Task, then: Callable[[Any], None] | None) -> None:
         self.task: trio.lowlevel.Task | None = task
         self.then = then
-
-
-def _hand_out(waiters: list[_Waiter], results: list[Result]) -> None:
-    for waiter, result in zip(waiters, results, strict=True):
-        told = result if waiter.then is None else _told(waiter.then, result)
-        if waiter.task is not None:
-            trio.lowlevel.reschedule(waiter.task, told)
 
 
 def _told(then: Callable[[Any], None], result: Result) -> Result:
