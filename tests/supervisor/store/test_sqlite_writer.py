@@ -535,6 +535,7 @@ async def test_closing_finishes_what_was_asked_for(tmp_path: Path) -> None:
         gate = threading.Event()
         await make_lead(store)
         hold_up(store, gate)(nursery)
+        await trio.testing.wait_all_tasks_blocked()  # it is asked for before the others
         for _ in range(20):
             nursery.start_soon(one)
         await trio.testing.wait_all_tasks_blocked()
