@@ -476,6 +476,7 @@ async def test_acc_2_a_cancelled_waiter_gets_its_value(tmp_path: Path) -> None:
         gate = threading.Event()
         await make_lead(store)
         hold_up(store, gate)(nursery)
+        await trio.testing.wait_all_tasks_blocked()  # it is asked for before the other
         values: list[object] = []
         scope, told = trio.CancelScope(), trio.Event()
 
