@@ -19,7 +19,7 @@ from .ids import turn_id
 from .loop import TurnLoop
 from .mailbox import Mailbox
 from .memory import Memory
-from .messages import Purpose, ReceiptState, Status
+from .messages import Purpose, ReceiptState
 from .parking import APPROVAL, PAUSED, paused
 
 if TYPE_CHECKING:
@@ -312,8 +312,7 @@ class Actor:
             self.behind |= self.row.singly != before.singly  # its messages wait again (CON-6)
         else:
             self.crashes.ended(before)
-        aborted = over.outcome is not None and over.outcome.status is Status.ABORTED
-        if self.compacting and aborted:  # ABT-4
+        if self.compacting and over.outcome is not None and over.outcome.cut:  # ABT-4
             self._compacted(NotCompacted(f"{self.path} was not compacted: it was aborted"))
 
     async def _ready(self) -> bool:

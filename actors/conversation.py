@@ -5,14 +5,17 @@ What a record holds never changes, so a window is a list and a length, and nothi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypeAlias, overload
 
-from .transcript import MessageRecord, ResponseRecord, SummaryRecord, record_bytes
+from .transcript import MessageRecord, NoteRecord, ResponseRecord, SummaryRecord, record_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Container, Iterable, Iterator
 
+    from .ids import MessageId
     from .transcript import Record
+
+    _Pair: TypeAlias = tuple[int, Record]
 
 
 class Window:
@@ -86,16 +89,15 @@ class Conversation:
         CONV-2 a window that was handed out never changes, by a compaction neither.
     """
 
-    __slots__ = ("_bytes", "_first", "_memo", "_records", "_responses", "_skipped", "_summary", "stored")
+    __slots__ = ("_at", "_bytes", "_first", "_memo", "_records", "_responses", "stored")
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
         self._records: list[Record] = []
+        self._at: list[int] = []  # the index in the store of each
         self._memo: dict[object, object] = {}
         self._bytes = 0
         self._responses = 0
-        self._summary: SummaryRecord | None = None
         self._first = 0  # where the records behind the summary begin
-        self._skipped: tuple[int, ...] = ()
         self.stored = 0
         """How many records the store has, archived ones included."""
         for record in records:
@@ -114,11 +116,14 @@ class Conversation:
             records: those from `summary.upto` on, summaries included.
         """
         all_of_it = tuple(records)
-        kept = all_of_it[: at - summary.upto]
-        skipped = tuple(summary.upto + n for n, record in enumerate(kept) if isinstance(record, SummaryRecord))
         made = cls()
-        made.stored = at
-        made._put(summary, pinned, (r for r in kept if not isinstance(r, SummaryRecord)), skipped)
+        made.stored = summary.upto
+        for record in all_of_it[: at - summary.upto]:
+            if isinstance(record, SummaryRecord):
+                made.stored += 1
+            else:
+                made._add(record)
+        made._put(summary, list(zip(summary.pinned, pinned, strict=True)), made._pairs())
         made.extend(all_of_it[at - summary.upto + 1 :])
         return made
 
@@ -135,46 +140,50 @@ class Conversation:
 
     def _add(self, record: Record) -> None:
         self._records.append(record)
+        self._at.append(self.stored)
         self._bytes += record_bytes(record)
         self._responses += isinstance(record, ResponseRecord)
         self.stored += 1
+        if type(record) is NoteRecord and record.without:
+            self._take_back(record.without)
+
+    def _take_back(self, messages: Container[MessageId]) -> None:
+        """Rebuild what is in force without some messages, which are asked no more, or come again (CON-6)."""
+        gone = [isinstance(record, MessageRecord) and record.message in messages for record in self._records]
+        self._first -= sum(gone[: self._first])
+        self._set([pair for pair, left in zip(self._pairs(), gone, strict=True) if not left])
 
     def _compact(self, summary: SummaryRecord) -> None:
         """Rebuild what is in force, from what is: costs what is kept and pinned (CMP-2)."""
-        first, wanted = self._first, set(summary.pinned)
-        kept = [record for at, record in enumerate(self._records[first:], first) if self.index(at) >= summary.upto]
-        pinned = [record for at, record in enumerate(self._records) if self.index(at) in wanted]
-        self._put(summary, pinned, kept, tuple(at for at in self._skipped if at >= summary.upto))
+        pairs, wanted = self._pairs(), set(summary.pinned)
+        kept = [pair for pair in pairs[self._first :] if pair[0] >= summary.upto]
+        self._put(summary, [pair for pair in pairs if pair[0] in wanted], kept)
 
-    def _put(
-        self, summary: SummaryRecord, pinned: Iterable[Record], kept: Iterable[Record], skipped: tuple[int, ...]
-    ) -> None:
-        before = tuple(pinned)
-        assert len(before) == len(summary.pinned), "a summary names messages that are in force"
-        self._first = len(before) + 1
-        self._records = [*before, summary, *kept]
-        self._memo = {}  # what encoders kept was of other records
-        self._bytes = sum(record_bytes(record) for record in self._records)
-        self._responses = summary.responses + sum(isinstance(r, ResponseRecord) for r in self._records[self._first :])
-        self._summary = summary
-        self._skipped = (*skipped, self.stored)
+    def _put(self, summary: SummaryRecord, pinned: list[_Pair], kept: list[_Pair]) -> None:
+        assert len(pinned) == len(summary.pinned), "a summary names messages that are in force"
+        self._first = len(pinned) + 1
+        self._set([*pinned, (self.stored, summary), *kept])
+        self._responses = summary.responses + sum(isinstance(record, ResponseRecord) for _, record in kept)
         self.stored += 1
 
+    def _pairs(self) -> list[_Pair]:
+        """What is in force, each record with its index in the store."""
+        return list(zip(self._at, self._records, strict=True))
+
+    def _set(self, pairs: list[_Pair]) -> None:
+        """Put other records in force; windows that were handed out keep theirs (CONV-2)."""
+        self._at = [at for at, _ in pairs]
+        self._records = [record for _, record in pairs]
+        self._memo = {}  # what encoders kept was of other records
+        self._bytes = sum(record_bytes(record) for record in self._records)
+
     def index(self, at: int) -> int:
-        """The index in the store of the `at`-th record in force."""
-        if self._summary is None:
-            return at
-        if at < self._first:
-            return self._summary.pinned[at] if at < self._first - 1 else self._skipped[-1]
-        found = self._summary.upto + at - self._first
-        for skipped in self._skipped:  # in rising order
-            found += found >= skipped
-        return found
+        """The index in the store of the `at`-th record in force; behind the last, of the next one."""
+        return self._at[at] if at < len(self._at) else self.stored
 
     def pinned(self) -> tuple[int, ...]:
         """The indices in the store of the pinned messages in force."""
-        found = enumerate(self._records)
-        return tuple(self.index(at) for at, record in found if isinstance(record, MessageRecord) and record.pinned)
+        return tuple(at for at, record in self._pairs() if isinstance(record, MessageRecord) and record.pinned)
 
     @property
     def first(self) -> int:
@@ -193,13 +202,9 @@ class Conversation:
     def ahead(self, records: Iterable[Record]) -> Window:
         """The window as it will be once these records are committed; it costs a copy."""
         made = Conversation()
-        made._records, made._bytes, made._responses = list(self._records), self._bytes, self._responses
-        made._summary, made._first, made._skipped, made.stored = (
-            self._summary,
-            self._first,
-            self._skipped,
-            self.stored,
-        )
+        made._records, made._at = list(self._records), list(self._at)
+        made._bytes, made._responses = self._bytes, self._responses
+        made._first, made.stored = self._first, self.stored
         made.extend(records)
         return made.window()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from . import staging
 from .changes import Append, CallRow, Claim, Enqueue, Erase, OutcomeRow, Put
 from .content import Text
-from .errors import Aborted, BudgetError, Exhausted
+from .errors import Aborted, BudgetError, Exhausted, Unfinished
 from .evolve import evolve
 from .happenings import NoteWritten, TurnEnded
 from .ids import AgentId, MessageId, TurnId, run_id, turn_id
@@ -227,12 +227,11 @@ def abort(state: TurnState, event: Cut, before: tuple[Action, ...]) -> Step:
     return Step(ended.state, (*claims, *ended.commit), ended.actions, ended.records)
 
 
-def nothing(state: TurnState) -> Step:
-    """There is nothing to do: no turn was needed, and none is left behind (CON-5)."""
-    abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
-    known = state.row.owes  # what the store has open would be found again and again
-    state.row = evolve(state.row, open=None, owes=False, suspended=None)
-    return Step(over(state), (Put(state.row),) if known else (), (*abandon, Over()))
+def nothing(state: TurnState, now: float) -> Step:
+    """There is nothing left to do: the turn has begun, so it ends, for whoever watches and waits (TRN-4)."""
+    why = "what asked for this turn was withdrawn, has expired or is held"
+    error = Unfinished(f"{state.row.agent} had nothing left to answer: {why}")
+    return finish(state, Status.ABORTED, now, failure=failure_of(error))
 
 
 def suspend(state: TurnState, now: float, reason: str, error: Exhausted | None = None) -> Step:

@@ -48,3 +48,9 @@ def _text(error: BaseException) -> str | None:
         raise
     except BaseException:  # noqa: BLE001, ASYNC103 - `__str__` is foreign code, and we are telling an error already
         return None  # noqa: ASYNC104 - likewise
+
+
+def stack_of(task: trio.lowlevel.Task) -> str:
+    """Where a task waits: the innermost of its frames."""
+    lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in task.iter_await_frames()]
+    return "\n".join(lines[-6:])

@@ -320,6 +320,13 @@ class ToolStuck(Event):
 
 
 @attrs.frozen(kw_only=True)
+class RequestStuck(Event):
+    """A request that was cut still runs, and the next one waits for it. `stack`: where."""
+
+    stack: str
+
+
+@attrs.frozen(kw_only=True)
 class ApprovalAsked(Event):
     """A call waits for a person's decision (TOL-12). `arguments`: final, as JSON text. `why`: `tool` or `repeat`.
 

@@ -21,6 +21,7 @@ from .errors import BudgetError, CallboardError, InternalError, ProviderError, U
 from .happenings import AdmissionWaited
 from .inputs import Admitted, CallsReturned, CommitFailed, Cut, Decided, MustWait, NotAdmitted, Phase, SuspendAsked
 from .moves import Abandon, Admit, Again, Ask, CallHook, CancelCalls, CutStream, Look, Over, StartCall, Tell
+from .streams import Streams
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -71,6 +72,7 @@ class TurnLoop:
         self._nursery: trio.Nursery | None = None
         self._admitted: Ticket | None = None  # the last one
         self._end_hook: Callable[[], None] = _nothing  # cancels the last one, which may be over
+        self.streams = Streams(host, state.spec.limits.hard_s)
         self.over: Over | None = None
 
     async def run(self, begin: Begin) -> Over:
@@ -113,9 +115,9 @@ class TurnLoop:
             self._cut, self.aborting = (reason, control), self.aborting or reason is not None
         if self._asking:
             assert self._nursery is not None, "a turn that asks is running"
-            self._asking = False
-            self._driver = relief = object()  # the driver is in the stream: it is relieved now, whenever it comes back
-            self._nursery.start_soon(self._drive, None, relief)
+            self._asking, self._driver = False, object()  # who is in the stream is relieved now, whenever it comes back
+            self._nursery.start_soon(self._drive, None, self._driver)
+            self.streams.cut(self._nursery)
         else:
             self._wake()
 
@@ -248,9 +250,8 @@ class TurnLoop:
             case CancelCalls(calls=calls):
                 host.cancel_calls(calls)
             case CallHook():
-                generation = self._generation
-                wanted = partial(self._asks, generation)
-                self._end_hook = host.start_hook(action, partial(self._answer, generation), wanted)
+                answer, wanted = partial(self._answer, self._generation), partial(self._asks, self._generation)
+                self._end_hook = host.start_hook(action, answer, wanted)
             case CutStream():
                 _cancel(self._stream)
             case Again(event=event):
@@ -319,9 +320,9 @@ class TurnLoop:
                 return
             if generation != self._generation or self.over is not None:
                 host.gate.abandon(ticket)
-            else:
-                self._admitted = ticket
-                self._push(Admitted(host.now(), ticket, ticket.held))
+                return
+            self._admitted = ticket
+            self._push(Admitted(host.now(), ticket, ticket.held))
 
     async def _ask(self, action: Ask | Summarise, generation: int) -> None:
         """Ask the model; deltas go straight to watchers, the whole answer comes back as an input."""
@@ -332,12 +333,12 @@ class TurnLoop:
             return
         self._collector = collector = Collector(host, ticket, quiet=isinstance(action, Summarise))
         self._asking = True
-        with trio.CancelScope() as self._stream:
+        with self.streams.entered() as self._stream:
             if isinstance(action, Summarise):
-                self._answer(generation, await summarised(host, self._conversation, self.state, collector))
+                said: Input = await summarised(host, self._conversation, self.state, collector)
             else:
-                wanted = partial(self._asks, generation)
-                self._answer(generation, await answered(host, self._conversation, action, collector, wanted))
+                said = await answered(host, self._conversation, action, collector, partial(self._asks, generation))
+            self._answer(generation, said)
         if generation == self._generation:  # the collector stays until the answer is taken in: a cut may come first
             self._asking = False
 

@@ -10,7 +10,7 @@ import attrs
 from msgspec import Struct
 
 from .content import Content, Trust, size_of
-from .errors import UsageError
+from .errors import Aborted, UsageError
 from .ids import AgentId, CallId, MessageId, RunId, TurnId
 from .kept import TAG, Kept
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
@@ -267,6 +267,11 @@ class Outcome(Kept, frozen=True):
     failure: Failure | None = None
     question: Asked | None = None
     calls: tuple[CallDone, ...] = ()
+
+    @property
+    def cut(self) -> bool:
+        """Whether an abort ended it (ABT); a turn that found nothing left to answer ends as aborted, too."""
+        return self.status is Status.ABORTED and self.failure is not None and self.failure.kind == Aborted.kind
 
 
 _SKIPPED: Final = "skipped"

@@ -2,7 +2,8 @@
 
 A turn found open after a crash is counted before it works. At the third crash in a row (`Limits.poison_limit`) it is
 given up: what it had consumed goes to the dead letters. Where that are several messages, nobody knows which one is at
-fault: for the last try they wait again, and each is taken alone, by a turn that nothing else joins.
+fault: for the last try they wait again, and each is taken alone, by a turn that nothing else joins. Either way they are
+in the conversation no more: one that breaks whoever reads it would break every later turn.
 """
 
 from __future__ import annotations
@@ -96,9 +97,10 @@ def _take_apart(state: TurnState, event: Begin, crashes: int) -> Step:
 
 
 def _noted(state: TurnState, text: str) -> Tell:
-    """Say to the model what became of the turn."""
-    turn = turn_id(state.row.agent, opened(state).number)
-    state.pending, state.note_last = (*state.pending, NoteRecord(turn, "failure", text)), True
+    """Say to the model what became of the turn; its messages leave the conversation, as they leave the turn (CON-4)."""
+    turn_open = opened(state)
+    note = NoteRecord(turn_id(state.row.agent, turn_open.number), "failure", text, turn_open.consumed)
+    state.pending, state.note_last = (*state.pending, note), True
     return Tell(NoteWritten, {"note": "failure", "text": text})
 
 

@@ -17,7 +17,7 @@ import trio
 
 from .callview import CallOutcome
 from .content import Text, Trust, text_of
-from .guarding import goes_on, safely_told
+from .guarding import goes_on, safely_told, stack_of
 from .results import Given, Keep, Output
 from .transcript import ResultStatus
 
@@ -40,9 +40,13 @@ ERROR_CHARS: Final = 2_000
 
 @final
 class Running:
-    """One call that runs, or was left behind and still runs."""
+    """One call that runs, or was left behind and still runs.
 
-    __slots__ = ("call", "cancelled", "done", "frame", "left_behind", "scope", "task", "thread")
+    Attributes:
+        abandoned: its task ended, and a thread that it had started has not. late: hears what that returns (TOL-14).
+    """
+
+    __slots__ = ("abandoned", "call", "cancelled", "done", "frame", "late", "left_behind", "scope", "task", "thread")
 
     def __init__(self, call: CallView, frame: Frame) -> None:
         self.call = call
@@ -53,6 +57,8 @@ class Running:
         self.left_behind = False
         self.task: trio.lowlevel.Task | None = None
         self.thread: int | None = None
+        self.abandoned = False
+        self.late: Callable[[object], None] | None = None
 
     def stack(self) -> str:
         """Where its code is now: of its thread, else of its task."""
@@ -61,16 +67,11 @@ class Running:
             return "".join(traceback.format_stack(found)[-3:]) if found is not None else ""
         if self.task is None or self.done.is_set():
             return ""
-        return _stack(self.task)
+        return stack_of(self.task)
 
     def __repr__(self) -> str:
         state = "done" if self.done.is_set() else "left behind" if self.left_behind else "running"
         return f"<Running {self.call.block.name} {self.call.block.id}: {state}>"
-
-
-def _stack(task: trio.lowlevel.Task) -> str:
-    lines = [f"{frame.f_code.co_filename}:{line}" for frame, line in task.iter_await_frames()]
-    return "\n".join(lines[-6:])
 
 
 @final
@@ -87,7 +88,7 @@ class RunningHook:
 
     def stack(self) -> str:
         """Where its code is now."""
-        return "" if self.task is None or self.done.is_set() else _stack(self.task)
+        return "" if self.task is None or self.done.is_set() else stack_of(self.task)
 
     def __repr__(self) -> str:
         return f"<RunningHook {self.frame.name} of {self.frame.agent}>"
@@ -138,8 +139,12 @@ class Runner:
 
         async def body() -> None:
             outcome = await self._outcome(running, context, room, around)
-            (late if running.left_behind else deliver)(outcome)
+            if not running.left_behind:
+                deliver(outcome)
+            elif not running.scope.cancelled_caught:  # one that ended as it was cancelled returned nothing
+                late(outcome)
 
+        running.late = lambda value: late(self._late(running, value, room))
         self._spawn(running.frame, body, running)
 
     def start_hook(self, frame: Frame, body: Callable[[], Awaitable[None]]) -> Callable[[], None]:
@@ -226,21 +231,40 @@ class Runner:
             if not claim.acquire(blocking=False):
                 return None  # given up before it had begun
             running.thread = threading.get_ident()
+            value: object = None
             try:
-                return fn()
+                value = fn()
+            except BaseException as error:  # it goes on to whoever waits; where nobody does, it is told as late
+                value = error
+                raise
             finally:
-                token.run_sync_soon(ended)
+                token.run_sync_soon(ended, value)
+            return value
 
-        def ended() -> None:
+        def ended(value: object) -> None:
             running.thread = None
             self._frames.close(running.frame)
             running.done.set()
+            if running.abandoned and running.late is not None:
+                running.late(value)
 
         try:
             return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
         finally:
             if claim.acquire(blocking=False):  # no thread took it up: nothing runs, so nothing is left behind (REQ-2)
-                ended()
+                ended(None)
+            else:
+                running.abandoned = not running.done.is_set()
+
+    def _late(self, running: Running, value: object, room: Room) -> CallOutcome:
+        """What a thread returned that nobody waits for any more."""
+        tool = running.call.tool
+        assert tool is not None, "a call without a tool is settled before it starts"
+        if isinstance(value, BaseException):
+            return self._error(running, safely_told(value))
+        return CallOutcome(
+            running.call.block.id, ResultStatus.OK, Output(tool.name).shape(value, room.shown_chars).content
+        )
 
     @staticmethod
     def _error(running: Running, text: str) -> CallOutcome:

@@ -141,11 +141,13 @@ class NoteRecord(Kept, frozen=True, tag_field=TAG, tag="note"):
 
     Attributes:
         kind: `failure` (dropped again once a later response of the same turn succeeds), `limit`, `repair`, `notice`.
+        without: messages before it that it takes out of what is in force, as their consumption is taken back (CON-6).
     """
 
     turn: TurnId
     kind: str
     text: str
+    without: tuple[MessageId, ...] = ()
 
 
 class SummaryRecord(Kept, frozen=True, tag_field=TAG, tag="summary"):
@@ -219,6 +221,17 @@ def owes_response(record: Record | None) -> bool:
             return stop is not Stop.INTERRUPTED and any(isinstance(block, CallBlock) for block in blocks)
         case MessageRecord() | ResultRecord() | NoteRecord():
             return True
+
+
+def entered(records: Iterable[Record]) -> tuple[MessageId, ...]:
+    """The messages that stand in a conversation, in order: what was consumed, and not taken back (CON-4)."""
+    found: list[MessageId] = []
+    for record in records:
+        if isinstance(record, MessageRecord):
+            found.append(record.message)
+        elif isinstance(record, NoteRecord) and record.without:
+            found = [message for message in found if message not in record.without]
+    return tuple(found)
 
 
 def problems(records: Iterable[Record]) -> list[str]:

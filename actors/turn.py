@@ -195,7 +195,7 @@ def _looked(state: TurnState, event: Looked) -> Step:
     elif state.answer is not None:
         return ending.finish(state, Status.DONE, event.now)
     elif not state.owed:
-        return ending.nothing(state)
+        return ending.nothing(state, event.now)
     state.refused = event.problem or state.refused
     if state.refused is not None:
         return ending.fail(state, state.refused, event.now)

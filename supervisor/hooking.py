@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
+import trio
 
 from actors.conversation import Conversation, Window
 from actors.errors import CallboardError, UsageError
@@ -200,10 +201,25 @@ class Hooking:
             self._stage = None
 
     async def call(self, point: Point, *arguments: object, wanted: Callable[[], bool] = _always) -> None:
-        """Call the hooks of a point by this task: behind a turn, where nothing waits for their answer."""
-        frame = self._frame(point)
-        with self._parts.frames.enter(frame):
-            await self._guarded(point, *arguments, wanted=wanted)
+        """Call the hooks of a point behind a turn, and wait for them.
+
+        If cancelled: they are too, and are left behind; what they answer then is dropped (ABT-3, ABT-6).
+        """
+        over = trio.Event()
+        waits = True
+
+        async def body() -> None:
+            try:
+                await self._guarded(point, *arguments, wanted=lambda: waits and wanted())
+            finally:
+                over.set()
+
+        cancel = self._parts.runner.start_hook(self._frame(point), body)
+        try:
+            await over.wait()
+        finally:
+            waits = False
+            cancel()
 
     async def _guarded(
         self, point: Point, *arguments: object, wanted: Callable[[], bool] = _always

@@ -1,4 +1,4 @@
-"""Code of tools and hooks that still runs when its agents have stopped: waited for a while, then named (CLS-4)."""
+"""Foreign code that still runs when its agents have stopped: waited for a while, then named (CLS-4)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def unwound(parts: Parts, hard_s: float) -> None:
 
 
 def stuck(parts: Parts) -> tuple[str, ...]:
-    """The calls and hooks whose code still runs, by name, with the stack they are stuck in."""
+    """The calls, hooks and requests whose code still runs, by name, with the stack they are stuck in."""
     calls = [
         f"{running.call.block.name} ({running.call.block.id})\n{running.stack()}"
         for life in parts.lives.values()
@@ -30,4 +30,9 @@ def stuck(parts: Parts) -> tuple[str, ...]:
         if not running.done.is_set()
     ]
     hooks = [f"hook {hook.frame.name} of {hook.frame.agent}\n{hook.stack()}" for hook in parts.runner.hooks]
-    return (*calls, *hooks)
+    requests = [
+        f"a request of {actor.path} to its model\n{actor.loop.streams.stack()}"
+        for actor in parts.kernel.actors.values()
+        if actor.active and actor.loop is not None and actor.loop.streams.open
+    ]
+    return (*calls, *hooks, *requests)

@@ -141,7 +141,7 @@ class Life:
                 parts.replies.turn_over(outcome)
             if over.suspended is None and not actor.mailbox.wants_turn:
                 parts.replies.run_over(outcome)
-            if outcome.status is Status.ABORTED:
+            if outcome.cut:
                 self._aborted(actor, outcome)
         if over.suspended is not None and not _pausing(actor):
             self.host.tell(AgentSuspended, {"reason": over.suspended})
@@ -235,6 +235,9 @@ class Life:
             parts.ledger.ended(actor.path)
             if actor.last is not None:
                 parts.replies.run_over(actor.last)  # whoever came between the turn's end and now
+            else:
+                why = "what it was asked was withdrawn, or has expired, before a turn began"
+                parts.replies.fail_agent(actor.path, (), Unfinished(f"{actor.path} has no report: {why}"))
             parts.replies.fulfil(actor.path, Need.IDLE)
             parts.board.settled(actor.path)
         parts.replies.fulfil(actor.path, Need.UNWIND)

@@ -15,6 +15,7 @@ from actors.happenings import (
     AttemptDiscarded,
     RequestFailed,
     RequestStarted,
+    RequestStuck,
     ResponseEnded,
 )
 from actors.ids import request_id, tree_of, turn_id
@@ -25,7 +26,7 @@ from actors.ports import ModelRequest, goes_along
 from actors.selection import OWN, Choice
 from actors.tools import Effect, toolbox
 from actors.usage import Amounts
-from actors.waiting import Frame
+from actors.waiting import Frame, Need
 
 from .pages import READER_BYTES, reader
 
@@ -285,6 +286,13 @@ class Services:
         """Call the hooks of a point."""
         return self._hooking.start(call, deliver, wanted)
 
+    def _let_go(self) -> None:
+        """A request that was cut does not end: whoever waits for the turn that has ended hears of that now."""
+        loop, replies = self._actor.loop, self._parts.replies
+        if loop is not None and loop.over is not None and loop.over.outcome is not None:
+            replies.turn_over(loop.over.outcome)
+        replies.fulfil(self.agent, Need.UNWIND)
+
     def watched(self) -> bool:
         """Whether anybody watches this agent."""
         return self._parts.board.concerns(self.agent)
@@ -293,6 +301,8 @@ class Services:
         """Emit an event of this agent, in causal order (EVT-1)."""
         if event is ApprovalAsked or event is ApprovalDecided:
             self._parts.approvals.heard(self.agent, event, values)
+        elif event is RequestStuck:
+            self._let_go()
         actor = self._actor
         row = actor.row if actor.loop is None else actor.loop.state.row
         if event is RequestStarted:

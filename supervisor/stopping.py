@@ -163,7 +163,7 @@ class Stopping:
     async def wait_aborted(self, path: AgentId) -> None:
         """Wait until the turn in progress has unwound."""
         actor = self._parts.kernel.actors.get(path)
-        if actor is not None and actor.active:
+        if actor is not None and actor.active and not (actor.loop is not None and actor.loop.streams.deaf):
             await self._parts.replies.wait_condition(
                 path, Need.UNWIND, certain=bool(actor.loop and actor.loop.aborting)
             )

@@ -92,7 +92,7 @@ SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of d
         ResponseRecord(TURN, (TextBlock("whole"),), Stop.END_TURN, "model"),
     ),
     "result": (codec.RECORD, RESULT, ResultRecord(TURN, CALL, "w1", "read", ResultStatus.OK, (Text("5"),))),
-    "note": (codec.RECORD, NoteRecord(TURN, "failure", "it broke"), NoteRecord(TURN, "notice", "")),
+    "note": (codec.RECORD, NoteRecord(TURN, "failure", "it broke", (MessageId("m1"),)), NoteRecord(TURN, "notice", "")),
     "summary": (
         codec.RECORD,
         SummaryRecord(

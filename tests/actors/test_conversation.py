@@ -21,6 +21,7 @@ from actors.transcript import (
     Stop,
     SummaryRecord,
     TextBlock,
+    entered,
     owes_response,
     problems,
     record_bytes,
@@ -65,7 +66,16 @@ def reloaded(stored: list[Record]) -> Conversation:
 
 
 PIECE = st.one_of(
-    st.builds(lambda pinned, size: [said("x" * size, pinned=pinned)], st.booleans(), st.integers(0, 60)),
+    st.builds(
+        lambda pinned, size, name: [said("x" * size, pinned=pinned, name=name)],
+        st.booleans(),
+        st.integers(0, 60),
+        st.sampled_from("mnop"),
+    ),
+    st.builds(
+        lambda names: [NoteRecord(TURN, "failure", "given up", tuple(MessageId(name) for name in names))],
+        st.sets(st.sampled_from("mnop"), min_size=1, max_size=2),
+    ),
     st.builds(lambda size: [answer("y" * size)], st.integers(0, 60)),
     st.builds(lambda calls, size: batch(0, calls, "z" * size), st.integers(1, 3), st.integers(0, 60)),
     st.just([NoteRecord(TURN, "limit", "few left")]),
@@ -100,8 +110,14 @@ def test_cmp_5_whatever_is_compacted_pairs_and_pinned_messages_stay_whole(pieces
             assert one.window().size_bytes == sum(record_bytes(record) for record in window)
             assert one.window().responses == sum(isinstance(r, ResponseRecord | SummaryRecord) for r in stored)
         assert problems(window) == []
-        pinned = [record for record in stored if isinstance(record, MessageRecord) and record.pinned]
+        pinned: list[MessageRecord] = []
+        for record in stored:
+            if isinstance(record, MessageRecord) and record.pinned:
+                pinned.append(record)
+            elif isinstance(record, NoteRecord):
+                pinned = [one for one in pinned if one.message not in record.without]
         assert [record for record in window if isinstance(record, MessageRecord) and record.pinned] == pinned
+        assert [r.message for r in window if isinstance(r, MessageRecord)] == list(entered(window))
         assert sum(isinstance(record, SummaryRecord) for record in window) <= 1
 
 
@@ -116,6 +132,20 @@ def test_rec_1_what_is_owed_is_owed_behind_a_compaction_too(pieces: list[list[Re
         assert owes_response(conversation.last) == owes_response(last)
         if owes_response(last):
             assert conversation.last is last
+
+
+def test_con_4_core_what_is_taken_back_is_in_force_no_more_and_may_come_again() -> None:
+    """A note names messages before it: they leave, pinned or not, windows stay, and one that comes again stands."""
+    conversation = Conversation([said("1", name="a"), said("2", name="b", pinned=True), answer()])
+    before = conversation.window()
+    conversation.extend(
+        [NoteRecord(TURN, "failure", "given up", (MessageId("a"), MessageId("b"))), said("1", name="a")]
+    )
+    assert len(before) == 3
+    assert entered(conversation.window()) == ("a",)
+    assert len(conversation) == 3
+    assert [conversation.index(at) for at in range(3)] == [2, 3, 4]
+    assert conversation.pinned() == ()
 
 
 def test_cmp_2_what_comes_behind_the_plan_stays() -> None:

@@ -28,7 +28,7 @@ from actors.inputs import (
     SuspendAsked,
 )
 from actors.messages import Status
-from actors.moves import Abandon, Admit, Look, Over
+from actors.moves import Abandon, Admit, Look
 from actors.transcript import MessageRecord, record_bytes
 from actors.turn import step
 from actors.usage import NOTHING, Amounts
@@ -134,13 +134,16 @@ def test_a_later_turn_of_a_run_goes_on_counting_in_it() -> None:
     assert Drive(new_run=False).start().written.runs == 1
 
 
-def test_con_5_a_turn_that_finds_nothing_leaves_nothing() -> None:
-    """No message, nothing owed: no commit, no outcome, no event of an end."""
+def test_trn_4_a_turn_that_finds_nothing_ends_like_any_other() -> None:
+    """No message, nothing owed: it was told that it began, so it is told that it ended, and its outcome is stored."""
     drive = Drive()
     drive.begin()
-    assert drive.over == Over()
-    assert drive.commits == []
-    assert drive.told(TurnEnded) == []
+    assert drive.outcome_told.status is Status.ABORTED
+    assert "nothing left to answer" in str(drive.outcome_told.failure)
+    assert not drive.outcome_told.cut
+    assert len(drive.told(TurnEnded)) == 1
+    assert len(drive.commits) == 1
+    assert (drive.written.open, drive.written.owes, drive.written.turns) == (None, False, 1)
 
 
 @pytest.mark.parametrize("suspended", [None, "budget"])
@@ -149,7 +152,7 @@ def test_con_5_a_turn_that_the_store_has_open_but_that_finds_nothing_is_closed_t
     drive = Drive(row_=evolve(open_row(step=0), suspended=suspended))
     drive.give(Begin(0.0))
     drive.look()
-    assert drive.over == Over()
+    assert drive.outcome_told.status is Status.ABORTED
     assert drive.written.open is None
     assert not drive.written.owes
     assert drive.written == drive.state.row
@@ -238,14 +241,14 @@ def test_a_wait_with_nothing_to_write_writes_nothing() -> None:
 
 
 def test_a_message_withdrawn_while_waiting_gives_the_ticket_back() -> None:
-    """Nothing is left to answer: the ticket is abandoned, the turn leaves nothing."""
+    """Nothing is left to answer: the ticket is abandoned, and the turn ends."""
     drive = Drive()
     drive.begin(message("m"))
     drive.give(MustWait(0.0))
     drive.admit("t")
     drive.look()
     assert drive.last(Abandon).ticket == "t"
-    assert drive.over == Over()
+    assert drive.outcome_told.status is Status.ABORTED
 
 
 @pytest.mark.parametrize("wait", [False, True])

@@ -9,7 +9,8 @@ from actors.cutting import CONFLICTS_MAX
 from actors.errors import Conflict, Fenced, Unavailable
 from actors.happenings import MessageConsumed
 from actors.inputs import Admitted, Looked, NotAdmitted, Phase, Responded
-from actors.moves import Abandon, Ask, Look, Over
+from actors.messages import Status
+from actors.moves import Abandon, Ask, Look
 from actors.transcript import MessageRecord
 from tests.actors.turnkit import (
     HELD,
@@ -93,7 +94,7 @@ def test_a_failing_turn_whose_claim_conflicts_looks_again() -> None:
     drive.fail(NotAdmitted(0.0, exhausted()), Conflict("withdrawn"))
     assert drive.phase is Phase.LOOKING
     drive.look()
-    assert drive.over == Over()
+    assert drive.outcome_told.status is Status.ABORTED
 
 
 @pytest.mark.parametrize(("error", "why"), [(Unavailable("disk full"), "store"), (Fenced("another owner"), "fenced")])

@@ -230,7 +230,7 @@ def test_con_7_core_an_interruption_before_anything_was_taken_owes_nothing() -> 
     drive.cut(None)
     assert drive.last(Look).sends
     drive.look()
-    assert drive.over == Over()
+    assert (drive.outcome_told.status, drive.outcome_told.cut) == (Status.ABORTED, False)
 
 
 def test_con_7_core_an_interruption_behind_the_answer_keeps_it() -> None:
@@ -378,7 +378,7 @@ def test_cls_5_core_a_leaving_turn_that_found_nothing_is_over() -> None:
     drive = at(Phase.LOOKING)
     drive.suspend()
     drive.look()
-    assert drive.over == Over()
+    assert (drive.outcome_told.status, drive.outcome_told.cut) == (Status.ABORTED, False)
 
 
 def test_con_6_core_a_recovered_turn_that_leaves_before_its_first_request_was_left_in_order() -> None:

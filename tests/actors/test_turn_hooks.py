@@ -8,7 +8,7 @@ from actors.happenings import ResponseEnded
 from actors.hooked import Point
 from actors.inputs import Begin, HookReturned, Phase
 from actors.messages import Status
-from actors.moves import Abandon, CallHook, Look, Over
+from actors.moves import Abandon, CallHook, Look
 from actors.tools import toolbox
 from actors.transcript import ResultStatus
 from tests.actors.turnkit import (
@@ -77,14 +77,14 @@ def test_a_hook_that_fails_before_anything_is_taken_takes_it_first() -> None:
     assert drive.shape == "Mn"
 
 
-def test_a_hook_that_fails_with_nothing_to_take_leaves_no_turn() -> None:
-    """Where the message was withdrawn meanwhile, nobody is there to be told."""
+def test_a_hook_that_fails_with_nothing_to_take_ends_the_turn() -> None:
+    """Where the message was withdrawn meanwhile, the model is told nothing; whoever watches hears of the end."""
     drive = Drive(spec(Point.BEFORE_RUN))
     drive.give(Begin(0.0))
     drive.give(HookReturned(0.0, UsageError("no")))
     drive.look()
-    assert drive.over == Over()
-    assert drive.commits == []
+    assert drive.outcome_told.status is Status.ABORTED
+    assert drive.notes("failure") == []
 
 
 def test_a_hook_that_fails_while_an_answer_is_owed_fails_at_once() -> None:

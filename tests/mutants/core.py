@@ -191,10 +191,10 @@ MUTANTS = (
         "state.answer = Phase.ASKING, True, None",
     ),
     Mutant(
-        "CON-5 turn that finds nothing stays open",
+        "TRN-4 turn that finds nothing is an abort",
         ENDING,
-        "known = state.row.owes",
-        "known = opened(state).tries",
+        "error = Unfinished(f",
+        "error = Aborted(f",
     ),
     Mutant(
         "CON-7 cut forgets what is owed",

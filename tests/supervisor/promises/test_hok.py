@@ -261,8 +261,8 @@ async def test_hok_2_a_turn_that_came_to_nothing_ends_no_run_twice(world: World,
         taken.append(await ref.send("never mind"))
         await ref.wake()
         await ref.wait_idle()
-    assert [line for line in logs.log if "after_run" in line] == ["after_run(done) 1.1"]
-    assert logs.log[-3:] == ["before_run 2.2", "before_turn 2.2", "settled 1.1"]
+    assert [line for line in logs.log if "after_run" in line] == ["after_run(done) 1.1", "after_run() 2.2"]
+    assert logs.log[-1] == "settled 2.2", "it had begun, and so it ended (TRN-4)"
 
 
 async def test_hok_2_what_is_sent_when_a_run_is_over_begins_the_next(world: World, autojump_clock: MockClock) -> None:

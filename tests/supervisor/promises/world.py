@@ -14,7 +14,7 @@ from actors.changes import Claim, Enqueue
 from actors.errors import Unavailable
 from actors.ids import MessageId, tree_of
 from actors.messages import ReceiptState
-from actors.transcript import MessageRecord, ResponseRecord, ResultRecord, problems
+from actors.transcript import MessageRecord, ResponseRecord, ResultRecord, entered, problems
 from supervisor import AgentRef, Supervisor, open_supervisor
 from supervisor.store.base import Store, Then
 from supervisor.store.faults import PassingReader
@@ -249,11 +249,11 @@ async def _check_agent(store: Reader, row: AgentRow, *, works: bool) -> None:
     if row.open is not None:  # its batch is owed, and stands last
         found = [problem for problem in found if not problem.startswith("at the end")]
     assert not found, (row.agent, found, texts(records))
-    entered = [record.message for record in records if isinstance(record, MessageRecord)]
-    assert len(set(entered)) == len(entered), f"{row.agent}: a message entered twice: {entered}"
+    inside_now = entered(records)
+    assert len(set(inside_now)) == len(inside_now), f"{row.agent}: a message entered twice: {inside_now}"
     queued = False
     for one in await store.messages(row.agent, EVERY_STATE):
-        inside = one.envelope.id in entered
+        inside = one.envelope.id in inside_now
         assert inside == (one.state is ReceiptState.CONSUMED) or not one.envelope.content, (row.agent, one)
         queued |= one.state is ReceiptState.QUEUED
     if queued or row.open is not None:
