@@ -117,7 +117,7 @@ def _results(
         effects = by_call.get(call, [])
         if result.status is ResultStatus.OK and not effects:
             found.append(f"26: {call} came to a result, and never began")
-        if result.status in _NEVER_RAN and effects:
+        if result.status in _NEVER_RAN and any(effect.effect != "store" for effect in effects):
             found.append(f"26: {call} was settled {result.status.value}, and began")
         if result.status is ResultStatus.UNKNOWN and not (calls[call].started and disturbed):
             found.append(f"28: {call} is unknown, and was never started or never interrupted")

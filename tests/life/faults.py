@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from actors.changes import AgentRow, ChangeSet, Put, Values
-from actors.errors import Unavailable
+from actors.errors import InDoubt, Unavailable
 from actors.ids import TreeId
 from supervisor.store.faults import Fault, PassingReader
 
@@ -186,5 +186,5 @@ class LifeStore(PassingReader):
         self._history.ambiguous += fault is Fault.AFTER
         self._trace.count(f"fault {fault.value}")
         self._trace.say(f"p{self._process} commit {number} fails {fault.value} it was written")
-        msg = "an injected fault: the commit failed"
-        raise Unavailable(msg)
+        msg = f"an injected fault: the commit failed {fault.value} it was written"
+        raise Unavailable(msg) if fault is Fault.BEFORE else InDoubt(msg)

@@ -15,6 +15,7 @@ import trio
 from actors import Budget, Price
 from actors.changes import Intake
 from actors.errors import StoreError
+from actors.messages import Lane
 from supervisor import open_supervisor
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
@@ -341,6 +342,7 @@ async def _close_all(process: Process) -> list[str]:
     found = []
     for row in await sup.tree():
         stored = await sup.store.load_agent(row.agent)
-        if stored is None or stored.intake is not Intake.CLOSED or stored.queued or row.open is not None:
+        waits = stored is None or any(one.envelope.lane is not Lane.CONTROL for one in stored.queued)
+        if stored is None or stored.intake is not Intake.CLOSED or waits or row.open is not None:
             found.append(f"44: {row.agent} below a closed root is not closed whole: {stored}")
     return found
