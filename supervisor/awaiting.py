@@ -14,6 +14,7 @@ from actors.ref import Receipt
 from actors.reports import Report, report_of
 
 from .letters import dead_error
+from .remote import Remote
 from .replies import Wanted
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Awaiting:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._remote = Remote(parts)
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
@@ -113,7 +115,9 @@ class Awaiting:
     async def _last(self, path: AgentId) -> Outcome | None:
         """The outcome of the last run, where none is in progress."""
         parts = self._parts
-        actor = await parts.kernel.resident(path)
+        actor = await self._remote.here(path)
+        if actor is None:
+            return await self._last_elsewhere(path)
         if actor.owes or actor.loop is not None:
             return self._told(actor)
         if actor.last is not None:
@@ -125,6 +129,18 @@ class Awaiting:
             return None
         msg = f"{path} never had a run: send() it something first"
         raise UsageError(msg)
+
+    async def _last_elsewhere(self, path: AgentId) -> Outcome | None:
+        """The outcome of the last run of an agent that another process runs; None while one is in progress."""
+        stored = await self._remote.stored(path)
+        row = stored.row
+        if row.open is not None or row.owes or any(one.state is ReceiptState.QUEUED for one in stored.queued):
+            return None
+        found = await self._parts.kernel.store.outcome(turn_id(path, row.turns)) if row.turns else None
+        if found is None:
+            msg = f"{path} never had a run: send() it something first"
+            raise UsageError(msg)
+        return found.outcome
 
     def _told(self, actor: Actor) -> Outcome | None:
         """What whoever begins to wait for an agent that owes an answer is told at once; None where it should wait.

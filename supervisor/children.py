@@ -13,6 +13,7 @@ from actors.ref import AgentRef
 from actors.tools import Effect, Tool, toolbox
 
 from .births import new
+from .remote import Remote
 from .starting import Start, Started
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from actors.agent import Agent, Child
     from actors.calling import Context
+    from actors.changes import AgentRow
     from actors.ids import CallId
     from actors.reports import Report
     from actors.tools import Toolbox
@@ -109,16 +111,21 @@ class Children:
     async def _found(self, path: AgentId, start: Start) -> Started:
         self._keys[start.parent, start.key or ""] = path
         birth = self._parts.staging.birth(path)
-        row = birth.row if birth is not None else (await self._parts.kernel.resident(path)).row
+        row = birth.row if birth is not None else await self._row(path)
         if row.task_digest != start.task_digest():
             msg = (
                 f"the key {start.key!r} was used for another task ({path}); the same key means the same task:"
                 " give another key, or send() to that agent"
             )
             raise UsageError(msg)
-        if birth is None:
-            self._parts.kernel.actors[path].wake()
+        if birth is None and (actor := self._parts.kernel.actors.get(path)) is not None:
+            actor.wake()
         return Started(path, None)
+
+    async def _row(self, path: AgentId) -> AgentRow:
+        remote = Remote(self._parts)
+        actor = await remote.here(path)
+        return (await remote.stored(path)).row if actor is None else actor.row
 
     async def _make(self, start: Start, place: Place) -> Started:
         kernel = self._parts.kernel

@@ -14,6 +14,7 @@ from actors.parking import APPROVAL, PAUSED
 from actors.waiting import Need
 
 from .reading import Reading
+from .remote import Remote
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from actors.ref import AgentRef, Receipt
     from actors.reports import Report
 
+    from .parts import Parts
 
 _STAY: Final = frozenset({APPROVAL, PAUSED})
 """Reasons to be suspended that `wake` does not end by itself."""
@@ -33,6 +35,10 @@ _STAY: Final = frozenset({APPROVAL, PAUSED})
 @final
 class SupervisorDesk(Reading):
     """The verbs of handles and receipts."""
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self._remote = Remote(parts)
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -66,8 +72,10 @@ class SupervisorDesk(Reading):
     async def wait_idle(self, path: AgentId) -> None:
         """No turn runs and none is requested."""
         self._parts.staging.may_not_wait("wait_idle")
-        actor = await self._parts.kernel.resident(path)
-        if actor.active or actor.owes:
+        actor = await self._remote.here(path)
+        if actor is None:
+            await self._remote.until_idle(path)
+        elif actor.active or actor.owes:
             stopped = self._parts.lives[path].stopped(actor)
             if stopped is not None:
                 raise stopped
@@ -83,13 +91,18 @@ class SupervisorDesk(Reading):
 
     async def abort(self, path: AgentId, reason: str, *, subtree: bool) -> None:
         """End the turn in progress."""
-        await self._parts.kernel.resident(path)
-        await self._parts.stopping.abort(path, reason, subtree=subtree)
+        if await self._remote.here(path) is None:
+            await self._remote.abort(path, reason, subtree=subtree)
+        else:
+            await self._parts.stopping.abort(path, reason, subtree=subtree)
 
     async def wait_aborted(self, path: AgentId) -> None:
         """Until it has unwound."""
         self._parts.staging.may_not_wait("wait_aborted")
-        await self._parts.stopping.wait_aborted(path)
+        if await self._remote.here(path) is None:
+            await self._remote.until_unwound(path)
+        else:
+            await self._parts.stopping.wait_aborted(path)
 
     async def compact(self, path: AgentId) -> None:
         """Have it compacted at its next boundary."""
@@ -109,20 +122,32 @@ class SupervisorDesk(Reading):
 
     async def close(self, path: AgentId, grace_s: float | None) -> None:
         """Begin a close."""
-        await self._parts.closing.close(path, grace_s)
+        if await self._remote.here(path, stand_in=True) is None:
+            await self._remote.end(path, Purpose.CLOSE, "closed")
+        else:
+            await self._parts.closing.close(path, grace_s)
 
     async def wait_closed(self, path: AgentId) -> None:
         """Until it is closed."""
         self._parts.staging.may_not_wait("wait_closed")
-        await self._parts.closing.wait_closed(path)
+        if await self._remote.here(path, stand_in=True) is None:
+            await self._remote.until_closed(path)
+        else:
+            await self._parts.closing.wait_closed(path)
 
     async def kill(self, path: AgentId, reason: str) -> None:
         """End it at once."""
-        await self._parts.closing.kill(path, reason)
+        if await self._remote.here(path, stand_in=True) is None:
+            await self._remote.end(path, Purpose.KILL, reason)
+        else:
+            await self._parts.closing.kill(path, reason)
 
     async def wake(self, path: AgentId) -> None:
         """Queue held messages again."""
-        actor = await self._parts.kernel.resident(path)
+        actor = await self._remote.here(path)
+        if actor is None:
+            await self._remote.order(path, Purpose.WAKE, Move(path, (ReceiptState.HELD,), ReceiptState.QUEUED))
+            return
         if actor.suspended is not None and actor.suspended not in _STAY:
             actor.suspended = None
         operations: tuple[Operation, ...] = (Move(path, (ReceiptState.HELD,), ReceiptState.QUEUED),)
@@ -134,7 +159,9 @@ class SupervisorDesk(Reading):
 
     async def pause(self, path: AgentId) -> None:
         """Stop it at the next step boundary, until it is woken."""
-        await self._parts.kernel.resident(path)
+        if await self._remote.here(path) is None:
+            await self._remote.order(path, Purpose.PAUSE)
+            return
         await self._parts.kernel.commit(tree_of(path), (self._order(path, Purpose.PAUSE),), fenced=False)
 
     def _order(self, path: AgentId, purpose: Purpose) -> Enqueue:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 
 from actors.changes import Intake, Put
+from actors.errors import OwnedElsewhere
 from actors.happenings import AgentSuspended
 from actors.ids import AgentId, MessageId, name_of, tree_of
 from actors.ref import AgentRef
@@ -15,6 +16,7 @@ from actors.ref import AgentRef
 from .births import task_message
 from .budgets import grant_row
 from .letters import Letters
+from .remote import Remote
 from .roster import TOP
 from .starting import Start
 
@@ -51,6 +53,7 @@ class Supervisor:
         self._parts = parts
         self._models = models
         self._letters = Letters(parts)
+        self._remote = Remote(parts)
 
     @property
     def store(self) -> Store:
@@ -136,8 +139,8 @@ class Supervisor:
         Raises:
             UnknownPath: there is none. SpecMissing: its spec is not in the registry.
         """
-        actor = await self._parts.kernel.resident(AgentId(path))
-        return self._ref(actor.path)
+        await self._remote.here(AgentId(path))
+        return self._ref(AgentId(path))
 
     @asynccontextmanager
     async def approvals(self) -> AsyncIterator[AsyncIterator[Approval]]:
@@ -156,14 +159,16 @@ class Supervisor:
     async def resume(self) -> tuple[AgentRef, ...]:
         """Go on with all that the store owes: cut off, queued, suspended. One indexed read finds it (REC-2).
 
+        Trees that another process runs are left to it; one that ended without giving them back is taken from when its
+        lease is over, or at once where its process is known to be gone.
+
         Returns:
             The handles of the agents that have work; one whose spec is missing stays suspended, and is listed too.
         """
         await self._parts.approvals.find()  # what expired meanwhile is denied
         found = await self._parts.kernel.store.agents_with_work()
-        for path in found:
-            await self._wake(path)
-        return tuple(self._ref(path) for path in found)
+        mine = [path for path in found if await self._wake(path)]
+        return tuple(self._ref(path) for path in mine)
 
     async def _wake_tree(self, root: AgentId) -> None:
         below = f"{root}/"
@@ -171,15 +176,20 @@ class Supervisor:
             if path == root or path.startswith(below):
                 await self._wake(path)
 
-    async def _wake(self, path: AgentId) -> None:
-        actor = await self._resumed(path)
+    async def _wake(self, path: AgentId) -> bool:
+        """Go on with an agent; False where another process does."""
+        try:
+            actor = await self._resumed(path)
+        except OwnedElsewhere:
+            return False
         if actor is None:
-            return
+            return True
         if actor.suspended in _GOES_ON:
             actor.suspended = None
         if actor.intake is Intake.CLOSING:
             self._parts.closing.go_on_closing(actor)
         actor.wake()
+        return True
 
     async def _resumed(self, path: AgentId) -> Actor | None:
         """The agent's actor; without a spec it is suspended, as an event says, unless it is to be closed."""

@@ -18,12 +18,12 @@ import trio
 from actors.actor import Actor
 from actors.agent import Agent, closure
 from actors.changes import AgentRow, Bump, ChangeSet, Move
-from actors.errors import CallboardError, InDoubt, SpecMissing, StoreError, UnknownPath
+from actors.errors import CallboardError, Fenced, InDoubt, SpecMissing, StoreError, UnknownPath
 from actors.evolve import evolve
 from actors.frames import Frames
 from actors.happenings import AgentSuspended, AttemptDiscarded, SpecChanged
 from actors.ids import AgentId, MessageId, TreeId, tree_of, turn_id
-from actors.messages import ReceiptState
+from actors.messages import Queued, ReceiptState
 from actors.ref import Receipt
 from actors.watching import Board
 
@@ -77,6 +77,8 @@ class Kernel:
     make_actor: Callable[[Agent, AgentRow], Actor] = attrs.field(init=False)
     adopted: Callable[[Actor], None] = attrs.field(init=False)
     """Called with each agent that was read in, once it is here."""
+    lost: Callable[[TreeId], None] = attrs.field(init=False)
+    """Called with a tree that turned out to be another's."""
     wall: Callable[[], float] = time.time
     """The time of day in Unix seconds, for what must outlive this process; nothing is ordered by it."""
     _made: int = attrs.field(default=0, init=False)
@@ -135,6 +137,9 @@ class Kernel:
 
         try:
             return await self.store.commit(ChangeSet(tree, epoch, _timed(operations, self.wall)), then)
+        except Fenced:
+            self.lost(tree)
+            raise
         except InDoubt as doubt:  # ACC-2: nobody is told anything before the store was asked
             values = await settled(self.store, operations, self._waiting(operations), doubt)
             then(values)
@@ -171,6 +176,27 @@ class Kernel:
             if actor is not None:
                 await self._reload(actor)
                 actor.wake()
+
+    async def discover(self, agent: AgentId) -> tuple[Queued, ...]:
+        """Another process wrote to an agent of ours: take what is new, as if it had been sent here (ACC-8).
+
+        Returns:
+            The messages that are new to an agent in memory.
+
+        Raises:
+            StoreError: it could not be read.
+        """
+        actor = self.actors.get(agent)
+        if actor is None:
+            self.mirror.bring(agent)
+            return ()
+        before = actor.mailbox.next_seq or 0
+        stored = await self._reload(actor)
+        found = tuple([queued for queued in stored.queued if queued.seq >= before])
+        for queued in found:
+            self.mirror.discovered(actor, queued)
+        actor.wake()
+        return found
 
     async def refresh(self, actor: Actor) -> None:
         """Take an agent's row, calls and waiting messages from the store, behind a commit that failed ambiguously."""

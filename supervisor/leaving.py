@@ -26,7 +26,7 @@ class Leaving:
     async def _until_finished(self) -> None:
         """Wait until nothing is to be done any more, but by those that only a person can move on."""
         standing, actors = self._parts.standing, self._parts.kernel.actors
-        while any((one.active or one.due) and not standing.still(path) for path, one in actors.items()):
+        while any((one.active or one.due) and not standing.still(path) for path, one in tuple(actors.items())):
             await self._stopping.movement()
 
     def _cut_hopeless(self, nodes: tuple[AgentId, ...]) -> None:

@@ -145,7 +145,7 @@ class Life:
                 self._aborted(actor, outcome)
         if over.suspended is not None and not _pausing(actor):
             self.host.tell(AgentSuspended, {"reason": over.suspended})
-            if outcome is None and over.suspended != "leaving":
+            if outcome is None and over.suspended not in _GOES_ON:
                 self._give_up(actor, over)  # those who wait through a leave are told at its end
         parts.replies.fulfil(actor.path, Need.UNWIND)
 
@@ -278,6 +278,8 @@ async def read_conversation(store: Reader, row: AgentRow) -> Conversation:
     return Conversation.behind(row.summary, summary, pinned, await store.read_records(row.agent, summary.upto))
 
 
+_GOES_ON: Final = frozenset({"leaving", "fenced"})
+"""Whoever waits for such a turn waits on: until the end of the leave, or for the process that has the tree now."""
 _STAND: Final = frozenset({APPROVAL, PAUSED})
 _PAUSES: Final = frozenset({Purpose.PAUSE, Purpose.WAKE})
 

@@ -155,16 +155,29 @@ class Mirror:
     def _arrived(self, operation: Operation, queued: Queued, value: Value) -> None:
         """A message is durable: its agent has it, or is read in to have it (ACC-8)."""
         envelope = queued.envelope
-        lane = envelope.lane
-        if lane is not Lane.CONTROL:
-            values: dict[str, object] = {"message": envelope.id, "lane": lane.value, "sender": envelope.sender}
-            self.tell(envelope.to, MessageAccepted, values)
+        self._told(queued)
         actor = self._mirror(envelope.to, operation, value)
         if actor is None:
             self.bring(envelope.to)
             return
         if actor.mailbox.gap and envelope.to not in self._readings:
             self.read(envelope.to)
+        self._signal(actor, queued)
+
+    def discovered(self, actor: Actor, queued: Queued) -> None:
+        """A message that another process sent is in the actor's mailbox: it does what it would do if sent here."""
+        self._told(queued)
+        self._signal(actor, queued)
+
+    def _told(self, queued: Queued) -> None:
+        envelope = queued.envelope
+        if envelope.lane is not Lane.CONTROL:
+            values: dict[str, object] = {"message": envelope.id, "lane": envelope.lane.value, "sender": envelope.sender}
+            self.tell(envelope.to, MessageAccepted, values)
+
+    def _signal(self, actor: Actor, queued: Queued) -> None:
+        """What a message does beside standing in its lane: it wakes, and some act on a turn that runs."""
+        envelope = queued.envelope
         actor.arrived(queued)
         if envelope.expires_ms is not None:
             self.mortal(actor)

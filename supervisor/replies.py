@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from .waits import WaitGraph
 
 _Key = TypeVar("_Key")
+Find: TypeAlias = Callable[[], Awaitable[Outcome | None]]
+Waiters: TypeAlias = "dict[Waiter, Find | None]"
+"""Each with how to read what it waits for, where that can be read."""
 Taken: TypeAlias = tuple[int, Outcome]
 """Which of several ended a wait, and how."""
 
@@ -72,7 +75,7 @@ class Wanted:
 
     target: AgentId
     message: MessageId | None = None
-    find: Callable[[], Awaitable[Outcome | None]] | None = None
+    find: Find | None = None
 
 
 async def _nothing() -> None:
@@ -93,10 +96,10 @@ class Replies:
     def __init__(self, graph: WaitGraph, frames: Frames) -> None:
         self._graph = graph
         self._frames = frames
-        self._messages: dict[MessageId, dict[Waiter, None]] = {}
+        self._messages: dict[MessageId, Waiters] = {}
         self._consumed: dict[TurnId, list[MessageId]] = {}
-        self._runs: dict[AgentId, dict[Waiter, None]] = {}
-        self._conditions: dict[tuple[Need, AgentId], dict[Waiter, None]] = {}
+        self._runs: dict[AgentId, Waiters] = {}
+        self._conditions: dict[tuple[Need, AgentId], Waiters] = {}
         self._waiting: dict[Wait, tuple[Waiter, ...]] = {}
         self._asked: dict[Wait, Outcome] = {}
         """Questions that came to a held wait before anybody waited."""
@@ -147,7 +150,7 @@ class Replies:
         frame, done = self._frames.current_owner(), trio.Event()
         waiters = tuple([Waiter(one.target, done, inside=frame is not None) for one in wanted])
         for one, waiter in zip(wanted, waiters, strict=True):
-            self._list_of(one)[waiter] = None
+            self._list_of(one)[waiter] = one.find
         wait = held
         if wait is not None:
             self._register(wait, waiters)
@@ -180,7 +183,7 @@ class Replies:
         if asked is not None:
             waiters[0].complete(asked)
 
-    def _list_of(self, one: Wanted) -> dict[Waiter, None]:
+    def _list_of(self, one: Wanted) -> Waiters:
         if one.message is None:
             return self._runs.setdefault(one.target, {})
         return self._messages.setdefault(one.message, {})
@@ -190,6 +193,17 @@ class Replies:
             _drop(self._runs, one.target, waiter)
         else:
             _drop(self._messages, one.message, waiter)
+
+    def elsewhere(self, here: Callable[[AgentId], bool]) -> list[tuple[Waiter, Find]]:
+        """The waiters for agents that are not run here, each with how to read what it waits for."""
+        tables: tuple[dict[MessageId, Waiters] | dict[AgentId, Waiters], ...] = (self._messages, self._runs)
+        return [
+            (waiter, find)
+            for table in tables
+            for waiters in table.values()
+            for waiter, find in waiters.items()
+            if find is not None and not here(waiter.target)
+        ]
 
     def awaited(self, message: MessageId) -> bool:
         """Whether anybody waits for the reply to a message."""
@@ -305,8 +319,10 @@ def _ended(waiters: tuple[Waiter, ...]) -> Taken:
     raise InternalError(msg)
 
 
-def _drop(table: dict[_Key, dict[Waiter, None]], key: _Key, waiter: Waiter) -> None:
+def _drop(table: dict[_Key, Waiters], key: _Key, waiter: Waiter) -> None:
     """Take a waiter out of its list, which may have left its table already."""
     waiters = table.get(key)
-    if waiters is not None and waiters.pop(waiter, _drop) is None and not waiters:
-        del table[key]
+    if waiters is not None and waiter in waiters:
+        del waiters[waiter]
+        if not waiters:
+            del table[key]

@@ -15,7 +15,7 @@ from actors.ids import AgentId, tree_of, turn_id
 from .screen_layout import ASCII, UNICODE
 from .show_lines import State, agent_lines, state_of, tree_lines
 from .store.leases import described
-from .system import open_reader
+from .stores import open_reader
 
 if TYPE_CHECKING:
     from rich.text import Text

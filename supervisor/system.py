@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 import time
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -44,6 +44,7 @@ from .leftover import stuck, unwound
 from .life import Life
 from .models import Models
 from .parts import Options, Parts
+from .peers import Peers
 from .post import Post
 from .questions import Questions
 from .replies import Replies
@@ -51,13 +52,11 @@ from .services import Services
 from .stages import Stages
 from .standing import Standing
 from .stopping import Stopping
-from .store.memory import open_memory_store
-from .store.sqlite import open_sqlite_reader, open_sqlite_store
+from .stores import open_store
 from .waits import WaitGraph
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-    from contextlib import AbstractAsyncContextManager
 
     import httpx
 
@@ -69,7 +68,7 @@ if TYPE_CHECKING:
     from actors.reports import Report
     from actors.usage import Price
 
-    from .store.base import Reader, Store
+    from .store.base import Store
 
 ON_EXIT: Final = ("suspend", "finish", "close")
 
@@ -131,7 +130,7 @@ async def open_supervisor(
         options = Options(
             models.default, models.resolve, grace, hard, durable=store is not None, journal=journal, hooks=hooks
         )
-        opened = await stack.enter_async_context(_open_store(store, inline=inline))
+        opened = await stack.enter_async_context(open_store(store, inline=inline))
         async with trio.open_nursery() as tools, trio.open_nursery() as actors:
             parts = _assemble(
                 opened, registry, spending=spending, nurseries=(tools, actors), options=options, inline=inline
@@ -154,30 +153,6 @@ async def open_supervisor(
                     body = error
     if body is not None:
         raise body
-
-
-def _open_store(store: str | os.PathLike[str] | Store | None, *, inline: bool) -> AbstractAsyncContextManager[Store]:
-    if store is None:
-        return open_memory_store()
-    if not isinstance(store, str | os.PathLike):
-        return nullcontext(store)
-    name = os.fspath(store)
-    if name.startswith(("postgresql://", "postgres://")):
-        msg = f"store={name!r}: PostgreSQL is not in this release; give the path of an SQLite file"
-        raise UsageError(msg)
-    return open_sqlite_store(name, owner=" ".join(sys.argv)[:200] or "python", inline=inline)
-
-
-def open_reader(store: str | os.PathLike[str]) -> AbstractAsyncContextManager[Reader]:
-    """Open a store for reading only, also while another process owns it.
-
-    Args:
-        store: the path of an SQLite file.
-
-    Raises:
-        UsageError: it is no file name. Corrupt, NewerSchema, Unavailable: it is no store, or cannot be read.
-    """
-    return open_sqlite_reader(store)
 
 
 def _model_builder(stack: AsyncExitStack) -> Callable[[ModelSpec], Model]:
@@ -301,6 +276,9 @@ def _assemble(
     kernel.make_actor = lambda agent, row: _make_actor(parts, agent, row)
     kernel.adopted = adopted
     kernel.mirror.mortal = Expiry(parts).watch
+    peers = Peers(parts)
+    kernel.lost = peers.lose
+    peers.start()
     graph.watch(lambda path: _waited_for(parts, path))
     graph.watch(standing.awaited)
     parts.stages = Stages(parts)

@@ -160,12 +160,23 @@ class Reader(Protocol):
         """Read dead letters of an agent and all below it (None: of all), by agent, then in order of acceptance."""
         ...
 
+    async def news(self, after: int) -> tuple[int, tuple[AgentId, ...]]:
+        """Find which agents got messages, whoever sent them.
+
+        Args:
+            after: what an earlier call returned first; -1 only to learn where the store stands.
+
+        Returns:
+            Where it stands now, and the agents, each once.
+        """
+        ...
+
     async def lease(self, tree: TreeId) -> Lease | None:
         """Read who has a tree; None where nobody has, or whoever had it is gone."""
         ...
 
     async def version(self) -> int:
-        """A number that changes with every commit of any process; it is cheap to read, and means nothing else."""
+        """A number that changes with commits of other processes, if not also with others; it is cheap to read."""
         ...
 
     async def close(self) -> None:

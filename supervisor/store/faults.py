@@ -104,6 +104,10 @@ class PassingReader:
         """Read dead letters."""
         return await self._store.dead_letters(agent, limit=limit)
 
+    async def news(self, after: int) -> tuple[int, tuple[AgentId, ...]]:
+        """Find which agents got messages."""
+        return await self._store.news(after)
+
     async def lease(self, tree: TreeId) -> Lease | None:
         """Read who has a tree."""
         return await self._store.lease(tree)

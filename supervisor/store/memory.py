@@ -7,6 +7,7 @@ A commit here is a plain function of a few microseconds with no task and no thre
 from __future__ import annotations
 
 import secrets
+from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 import trio
@@ -140,6 +141,13 @@ class MemoryReader:
             if message.state is ReceiptState.DEAD
         ]
         return tuple(found[:limit])
+
+    async def news(self, after: int) -> tuple[int, tuple[AgentId, ...]]:
+        """Find which agents got messages since."""
+        await self._read()
+        messages = self._tables.messages
+        new = () if after < 0 else islice(messages.values(), after, None)
+        return len(messages), tuple(dict.fromkeys(message.envelope.to for message in new))
 
     async def lease(self, tree: TreeId) -> Lease | None:
         """Read who has a tree."""

@@ -18,7 +18,7 @@ from .base import PAGE, StoreStatistics
 from .leases import LEASE_S, Lease
 from .sqlite_file import Owner, open_reader, open_writer, resolved, several_may_write
 from .sqlite_machine import boot_seconds, new_holder
-from .sqlite_owners import release, renew, take
+from .sqlite_owners import Look, release, renew, take
 from .sqlite_reads import Reads
 from .sqlite_thread import Thread
 from .sqlite_turn import Turnstile
@@ -133,6 +133,11 @@ class SqliteReader:
         found: tuple[DeadLetter, ...] = await self._read(lambda: self._reads.dead_letters(agent, limit))
         return found
 
+    async def news(self, after: int) -> tuple[int, tuple[AgentId, ...]]:
+        """Find which agents got messages, as `Reader.news`."""
+        found: tuple[int, tuple[AgentId, ...]] = await self._read(lambda: self._reads.news(after))
+        return found
+
     async def lease(self, tree: TreeId) -> Lease | None:
         """Read who has a tree, as `Reader.lease`."""
         found: Lease | None = await self._read(lambda: self._reads.lease(tree, self._clock))
@@ -186,7 +191,7 @@ class SqliteStore(SqliteReader):
         self._writer = writer
         self._command = command
         self._lease_s = lease_s
-        self._writes: Thread[ChangeSet | Owning] | None = (
+        self._writes: Thread[ChangeSet | Owning | Look] | None = (
             None if inline else Thread("callboard-writes", writer.write, last=writer.close)
         )
 
@@ -219,7 +224,13 @@ class SqliteStore(SqliteReader):
         """Give trees back, as `Store.release`."""
         await self._write(release(holder, trees))
 
-    async def _write(self, one: ChangeSet | Owning, then: Then | None = None) -> Values:
+    async def version(self) -> int:
+        """Whether another process has committed; what this one does changes nothing, as its writer knows."""
+        (found,) = await self._write(Look())
+        assert isinstance(found, int)
+        return found
+
+    async def _write(self, one: ChangeSet | Owning | Look, then: Then | None = None) -> Values:
         self._check_open()
         if self._writes is not None:
             return cast("Values", await self._writes.do(one, then=then))

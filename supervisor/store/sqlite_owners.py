@@ -30,6 +30,11 @@ class Owning:
     step: Step
 
 
+@attrs.frozen
+class Look:
+    """Asks whether another connection has written, of the one that writes here: it needs no transaction."""
+
+
 def take(tree: str, holder: Holder, clock: Clock) -> Owning:
     """Take a tree; its value is the epoch."""
     return Owning(tree, (_take, (tree, holder, clock)))

@@ -157,6 +157,14 @@ class Reads:
             ]
         )
 
+    def news(self, after: int) -> tuple[int, tuple[AgentId, ...]]:
+        """As `Reader.news`."""
+        if after < 0:
+            (found,) = self._rows(("SELECT ifnull(max(n), 0) FROM messages", ()))
+            return found[0][0], ()
+        (found,) = self._rows(("SELECT n, agent FROM messages WHERE n > ? ORDER BY n", (after,)))
+        return (found[-1][0] if found else after), tuple(dict.fromkeys(agent for _, agent in found))
+
     def lease(self, tree: TreeId, clock: Callable[[], float]) -> Lease | None:
         """As `Reader.lease`."""
         (found,) = self._rows((LEASE, (tree,)))

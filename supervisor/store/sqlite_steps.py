@@ -73,7 +73,7 @@ class Db:
             self.execute("BEGIN IMMEDIATE")
         finally:
             self._turnstile.leave()
-        version = self.ask("PRAGMA data_version")[0][0]
+        version = self.version()
         if version != self._version or len(self._agents) > MOST_KNOWN:
             self.forget()
             self._version = version
@@ -81,6 +81,11 @@ class Db:
     def close(self) -> None:
         """Give up the place before the write lock."""
         self._turnstile.close()
+
+    def version(self) -> int:
+        """A number that changes when another connection has written."""
+        version: int = self.ask("PRAGMA data_version")[0][0]
+        return version
 
     def forget(self) -> None:
         """Look everything up anew: something was undone, or another connection wrote."""

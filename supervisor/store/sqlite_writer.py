@@ -17,6 +17,7 @@ import outcome
 from actors.errors import CallboardError, Corrupt, InDoubt, InternalError, StoreError, Unavailable, UsageError
 
 from . import checks
+from .sqlite_owners import Look
 from .sqlite_rows import Compiled, compiled
 from .sqlite_steps import Db
 
@@ -81,11 +82,13 @@ class Writer:
         self.flushes = 0
         self.bytes_encoded = 0
 
-    def write(self, group: Sequence[ChangeSet | Owning]) -> list[Result]:
+    def write(self, group: Sequence[ChangeSet | Owning | Look]) -> list[Result]:
         """Carry out change sets, each all or none, with one flush; the outcome of each, in order."""
         if self._broken is not None:
             return [outcome.Error(Unavailable(self._broken)) for _ in group]
         plans = [self._plan(one) for one in group]
+        if not any(isinstance(plan, Compiled) for plan in plans):
+            return [plan for plan in plans if not isinstance(plan, Compiled)]
         try:
             results = self._transaction(plans, saving=False)
             if results is None:
@@ -109,13 +112,13 @@ class Writer:
         self.flushes += bool(done)  # where every set was refused there is nothing to flush
         return results
 
-    def _plan(self, one: ChangeSet | Owning) -> Compiled | outcome.Error:
+    def _plan(self, one: ChangeSet | Owning | Look) -> Compiled | Result:
         try:
-            return compiled(one)
+            return outcome.Value((self._on.version(),)) if isinstance(one, Look) else compiled(one)
         except Exception as error:  # noqa: BLE001 - a set that cannot be encoded fails its caller alone
             return outcome.Error(self._refused(error))
 
-    def _transaction(self, plans: list[Compiled | outcome.Error], *, saving: bool) -> list[Result] | None:
+    def _transaction(self, plans: list[Compiled | Result], *, saving: bool) -> list[Result] | None:
         """Carry out a group in one transaction; None where a set failed half written and could not be undone alone."""
         on = self._on
         self._committing = False

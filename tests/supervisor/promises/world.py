@@ -130,7 +130,7 @@ class World:
             self._memory = self._memory or open_memory_store(store_id="s")
             yield self._memory
             return
-        async with open_sqlite_store(self.path / "agents.db", owner="a test", inline=True) as store:
+        async with open_sqlite_store(self.path / "agents.db", owner="a test", inline=True, lease_s=None) as store:
             yield store
 
     @asynccontextmanager

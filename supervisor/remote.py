@@ -1,0 +1,132 @@
+"""Agents whose tree another process runs: orders go through its mailbox, and what comes of them is read from the store.
+
+Any process may send to any agent of a store (SUP-6). An order is a control message like those of this process; its
+owner finds it at its next look, and carries it out as its own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+import trio
+
+from actors.changes import Enqueue, Intake, Move, Shut
+from actors.errors import OwnedElsewhere, UnknownPath
+from actors.ids import tree_of
+from actors.messages import LaneBound, Purpose, ReceiptState
+
+from .peers import POLL_S
+from .stopping import control_message
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from actors.actor import Actor
+    from actors.changes import Operation
+    from actors.ids import AgentId
+
+    from .parts import Parts
+    from .store.base import StoredAgent
+
+
+@final
+class Remote:
+    """The verbs of handles for agents that are not run here."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def here(self, path: AgentId, *, stand_in: bool = False) -> Actor | None:
+        """The agent's actor; None where another process runs its tree.
+
+        Raises:
+            UnknownPath: no such agent. SpecMissing: its spec is not in the registry. StoreError.
+        """
+        try:
+            return await self._parts.kernel.resident(path, stand_in=stand_in)
+        except OwnedElsewhere:
+            await self.stored(path)
+            return None
+
+    async def stored(self, path: AgentId) -> StoredAgent:
+        """The agent as it is in the store.
+
+        Raises:
+            UnknownPath: no such agent. StoreError.
+        """
+        stored = await self._parts.kernel.store.load_agent(path)
+        if stored is None:
+            msg = f"there is no agent {path!r} in this store"
+            raise UnknownPath(msg)
+        return stored
+
+    async def abort(self, path: AgentId, reason: str, *, subtree: bool) -> None:
+        """Order an abort; where nothing runs, nothing changes.
+
+        Durable: the order, on return.
+        """
+        operations: list[Operation] = []
+        for node in await self._below(path) if subtree else (path,):
+            stored = await self.stored(node)
+            if stored.row.open is None and not any(one.state is ReceiptState.QUEUED for one in stored.queued):
+                continue
+            operations.append(self._order(node, Purpose.ABORT, reason))
+            operations.append(Move(node, (ReceiptState.QUEUED,), ReceiptState.HELD))
+        await self._commit(path, operations)
+
+    async def end(self, path: AgentId, purpose: Purpose, reason: str) -> None:
+        """Order a close or a kill of an agent and all below it: from now on they accept nothing (CLS-1).
+
+        Durable: that, on return.
+        """
+        operations: list[Operation] = []
+        for node in await self._below(path):
+            operations += [Shut(node, Intake.CLOSING), self._order(node, purpose, reason)]
+        await self._commit(path, operations)
+
+    async def order(self, path: AgentId, purpose: Purpose, *more: Operation) -> None:
+        """Order a pause or its end, with what goes along in one commit."""
+        await self._commit(path, [*more, self._order(path, purpose, "")])
+
+    async def until_idle(self, path: AgentId) -> None:
+        """Wait until no turn of it is open and none is requested."""
+
+        async def idle() -> bool:
+            stored = await self.stored(path)
+            waits = any(one.state is ReceiptState.QUEUED for one in stored.queued)
+            return stored.row.open is None and not stored.row.owes and not waits
+
+        await self._until(idle)
+
+    async def until_unwound(self, path: AgentId) -> None:
+        """Wait until no turn of it is open."""
+
+        async def unwound() -> bool:
+            return (await self.stored(path)).row.open is None
+
+        await self._until(unwound)
+
+    async def until_closed(self, path: AgentId) -> None:
+        """Wait until it is closed."""
+
+        async def closed() -> bool:
+            return (await self.stored(path)).intake is Intake.CLOSED
+
+        await self._until(closed)
+
+    async def _until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        while not await holds():  # noqa: ASYNC110 - another process changes it: there is no event for that here
+            await trio.sleep(POLL_S)
+
+    async def _below(self, path: AgentId) -> tuple[AgentId, ...]:
+        """An agent and all below it, parents first."""
+        rows = await self._parts.kernel.store.tree_rows(tree_of(path))
+        below = f"{path}/"
+        return tuple(row.agent for row in rows if row.agent == path or row.agent.startswith(below))
+
+    def _order(self, path: AgentId, purpose: Purpose, reason: str) -> Enqueue:
+        return Enqueue(control_message(self._parts, path, purpose, reason), LaneBound())
+
+    async def _commit(self, path: AgentId, operations: list[Operation]) -> None:
+        if operations:
+            await self._parts.kernel.commit(tree_of(path), tuple(operations), fenced=False)
