@@ -45,6 +45,7 @@ class Peers:
 
     def start(self) -> None:
         """Begin to look, where another process can reach the store at all."""
+        self._parts.kernel.lost = self.lose
         lease_s = self._parts.kernel.ownership.holder.lease_s
         if lease_s is not None:
             self._parts.actors_nursery.start_soon(self._main, lease_s)

@@ -276,9 +276,7 @@ def _assemble(
     kernel.make_actor = lambda agent, row: _make_actor(parts, agent, row)
     kernel.adopted = adopted
     kernel.mirror.mortal = Expiry(parts).watch
-    peers = Peers(parts)
-    kernel.lost = peers.lose
-    peers.start()
+    Peers(parts).start()
     graph.watch(lambda path: _waited_for(parts, path))
     graph.watch(standing.awaited)
     parts.stages = Stages(parts)
