@@ -127,7 +127,7 @@ class Closing:
     async def _finish_quietly(self, path: AgentId) -> None:
         """Close one agent while nothing of it runs: what its children report from here on begins no turn (STOP-1)."""
         with self._stopping.barring((path,)):
-            while self._parts.kernel.actors[path].active:
+            while _runs(self._parts.kernel.actors[path]):
                 await self._stopping.end((path,), GRACE_OVER, self._parts.options.hard_s)
             with suppress(Conflict):  # it has obeyed an order meanwhile: whoever called looks again
                 await self._finish(path)
@@ -187,3 +187,9 @@ class Closing:
         with trio.move_on_after(grace_s + hard_s):
             for close in tuple(self._closing.values()):
                 await close.done.wait()
+
+
+def _runs(actor: Actor) -> bool:
+    """Whether something of it may still write; a request that does not notice the end of its turn does not (CLS-4)."""
+    loop = actor.loop
+    return actor.active and not (loop is not None and loop.over is not None and loop.streams.open)
