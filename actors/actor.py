@@ -97,7 +97,8 @@ class Actor:
     Attributes:
         suspended: why no turn may begin (`leaving`, `budget`, `store`, `crashed`, `approval`, `paused`, …), or None.
         memory: what is known of its turns. behind: the store has messages waiting that the mailbox does not show yet.
-        run_open: a run is under way. last: the outcome of the last turn that ended in this process, or None.
+        run_open: a run is under way. run_over: the store has it as settled.
+        last: the outcome of the last turn that ended in this process, or None.
     """
 
     __slots__ = (
@@ -118,6 +119,7 @@ class Actor:
         "path",
         "row",
         "run_open",
+        "run_over",
         "spec",
         "suspended",
     )
@@ -134,6 +136,7 @@ class Actor:
         self.loop: TurnLoop | None = None
         self.suspended: str | None = row.suspended
         self.run_open = row.open is not None
+        self.run_over = False
         self.behind = False
         self.crashes = Crashes(spec.limits.poison_limit)
         self.last: Outcome | None = None
@@ -270,7 +273,7 @@ class Actor:
         begin = memory.begin(host, row, look, crashed=self.crashes.uncounted)
         if alone or at_once is not None:
             begin = evolve(begin, compact=alone, more=at_once is not None)
-        state = memory.state(self.spec, row, look, new_run=not self.run_open)
+        state = memory.state(self.spec, row, look, new_run=self.run_over or not self.run_open)
         if self.compacting:
             state.compacting = Compacting(ASKED)
         self.run_open |= not alone
@@ -312,6 +315,7 @@ class Actor:
             self.behind |= self.row.singly != before.singly  # its messages wait again (CON-6)
         else:
             self.crashes.ended(before)
+        self.run_over = over.run_over
         if self.compacting and over.outcome is not None and over.outcome.cut:  # ABT-4
             self._compacted(NotCompacted(f"{self.path} was not compacted: it was aborted"))
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from . import staging
-from .changes import Append, CallRow, Claim, Enqueue, Erase, OutcomeRow, Put
+from .changes import Append, CallRow, Claim, Enqueue, Erase, KvRow, OutcomeRow, Put
 from .content import Text
 from .errors import Aborted, BudgetError, Exhausted, Unfinished
 from .evolve import evolve
 from .happenings import NoteWritten, TurnEnded
+from .hooked import Point
 from .ids import AgentId, MessageId, TurnId, run_id, turn_id
 from .inputs import Phase
 from .messages import CallDone, Envelope, Lane, LaneBound, Outcome, Purpose, Status, failure_of, skipped_reason
-from .moves import Abandon, Over, Step, Tell, opened
+from .moves import Abandon, Look, Over, Step, Tell, opened
 from .transcript import MessageRecord, NoteRecord, record_bytes
 from .usage import MICROSECONDS, NOTHING, Amounts
 
@@ -186,7 +187,7 @@ def finish(
     if state.spec.reports_to is not None:
         operations.append(Enqueue(_report(state.spec.reports_to, told), _NO_BOUND))
     abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
-    actions = (*before, *abandon, Tell(TurnEnded, {"outcome": told}), Over(None, told))
+    actions = (*before, *abandon, Tell(TurnEnded, {"outcome": told}), Over(None, told, run_over=state.run_over))
     return Step(over(state), tuple(operations), actions, records)
 
 
@@ -212,6 +213,9 @@ def fail(state: TurnState, error: CallboardError, now: float, *before: Action) -
     state.pending, state.note_last = (*state.pending, note), True
     status = Status.EXHAUSTED if isinstance(error, Exhausted) else Status.FAILED
     tell = Tell(NoteWritten, {"note": "limit" if isinstance(error, BudgetError) else "failure", "text": note.text})
+    if state.spec.keeps or Point.SETTLING in state.spec.hooks:  # whether the run is over is looked for first
+        state.failing, state.phase = (status, failure_of(error)), Phase.LOOKING
+        return Step(state, (), (*before, tell, Look(sends=False)))
     return finish(state, status, now, *before, tell, failure=failure_of(error))
 
 
@@ -223,6 +227,9 @@ def abort(state: TurnState, event: Cut, before: tuple[Action, ...]) -> Step:
     claims: tuple[Operation, ...] = (
         (Claim(state.row.agent, ids, turn_id(state.row.agent, opened(state).number)),) if ids else ()
     )
+    if state.spec.keeps:  # HOK-4
+        run = run_id(state.row.agent, opened(state).run)
+        state.staged, state.run_over = (*state.staged, Erase(KvRow, (state.row.agent, run))), True
     ended = finish(state, Status.ABORTED, event.now, *before, failure=failure)
     return Step(ended.state, (*claims, *ended.commit), ended.actions, ended.records)
 

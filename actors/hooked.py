@@ -19,6 +19,8 @@ class Point(enum.StrEnum):
     """which writes the hand-over note of a change that resets the conversation"""
     BEFORE_REQUEST = "before_request"
     AFTER_RESPONSE = "after_response"
+    SETTLING = "settling"
+    """which writes beside the commit that settles a run"""
     AFTER_TURN = "after_turn"
     AFTER_RUN = "after_run"
     SETTLED = "settled"
@@ -31,6 +33,7 @@ METHODS: Final = {
     Point.MODEL_CHANGED: ("model_changed",),
     Point.BEFORE_REQUEST: ("before_request",),
     Point.AFTER_RESPONSE: ("after_response",),
+    Point.SETTLING: ("settling",),
     Point.AFTER_TURN: ("after_turn",),
     Point.AFTER_RUN: ("after_run",),
     Point.SETTLED: ("settled",),

@@ -204,6 +204,14 @@ class Hooks:
     async def after_run(self, at: Moment, report: Report) -> Answer:
         """A run ended."""
 
+    async def settling(self, at: Moment) -> Answer:
+        """A run is about to settle: the turn has its answer, or has failed, and no message waits.
+
+        What is written to the stores of `at` lands with the commit that settles the run, or not at all (HOK-3): where
+        it fails, or a message came meanwhile and the run goes on, nothing of it is kept, and it is called again then.
+        An abort ends a run without it.
+        """
+
     async def settled(self, at: Moment) -> Answer:
         """No turn runs and none is requested."""
 

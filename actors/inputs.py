@@ -89,6 +89,7 @@ class Looked(Struct, frozen=True):
     choice: Choice | None = None
     context_window: int | None = None
     problem: CallboardError | None = None
+    waits: int = 0
 
 
 class Admitted(Struct, frozen=True):

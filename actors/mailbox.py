@@ -158,6 +158,14 @@ class Mailbox:
         return any(queued.envelope.id not in idle for lane in _LANES for queued in lanes[lane])
 
     @property
+    def waits(self) -> int:
+        """How many messages request a turn."""
+        if not self.wants_turn:
+            return 0
+        idle = self.held | self.mortal.expired
+        return sum(queued.envelope.id not in idle for lane in _LANES for queued in self._lanes[lane])
+
+    @property
     def control(self) -> tuple[Queued, ...]:
         """What waits in the control lane."""
         return tuple(self._lanes[Lane.CONTROL])

@@ -22,7 +22,7 @@ from .happenings import Event
 from .hooked import Point
 from .ids import CallId, MessageId
 from .inputs import Input, Phase, Responded
-from .messages import Failure, Outcome, Queued, Selection
+from .messages import Failure, Outcome, Queued, Selection, Status
 from .output import OutputSpec
 from .points import TurnSpec
 from .selection import Choosing
@@ -62,6 +62,8 @@ class TurnState(Struct):
             arguments of calls that failed in a row, and how often.
         unfit: answers that were asked for again, and why. last_chance: no tools are offered from now on, and why.
         exhausted: the refusal that the wrap-up answers. suspending: stop at the next commit.
+        failing: how the turn ends as it fails, once the mailbox was looked at. run_over: its end settles its run.
+        beside: what the `settling` hook wrote, once it was called.
         refused: why the turn fails once it has taken what it would have answered. conflicts: claims failed in a row.
         since: the time up to which active seconds are counted. done: calls settled in this run, the last of them.
         response: what `after_response` hooks see before it is committed.
@@ -82,6 +84,9 @@ class TurnState(Struct):
     pending: tuple[Record, ...] = ()
     settled: tuple[CallId, ...] = ()
     stages: tuple[Staged, ...] = ()
+    failing: tuple[Status, Failure] | None = None
+    beside: tuple[Operation, ...] | None = None
+    run_over: bool = False
     mail: tuple[Queued, ...] = ()
     owed: bool = False
     ticket: object = None
@@ -190,12 +195,13 @@ class Over(Struct, frozen=True):
     Attributes:
         suspended: it stays open in the store, and why.
         outcome: what those who wait are told; None where only the suspension is said, or nothing was done.
-        failure: of the store, where that is the reason.
+        failure: of the store, where that is the reason. run_over: the run was settled with it.
     """
 
     suspended: str | None = None
     outcome: Outcome | None = None
     failure: Failure | None = None
+    run_over: bool = False
 
 
 Action: TypeAlias = (

@@ -17,6 +17,7 @@ class TurnSpec:
 
     Attributes:
         hooks: the points at which the agent has hooks. on_exhausted: `wrap_up`, `park`, `fail`.
+        keeps: code of its own may write to its run's key-value store, which is erased as the run settles (HOK-4).
         reports_to: the parent that gets a background child's report as a message, or None.
     """
 
@@ -27,3 +28,4 @@ class TurnSpec:
     output: OutputSpec | None = None
     reports_to: str | None = None
     compaction: Compaction = DEFAULT_COMPACTION
+    keeps: bool = False

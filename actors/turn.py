@@ -45,9 +45,9 @@ from .inputs import (
     SuspendAsked,
     check_place,
 )
-from .messages import Status
 from .moves import Admit, Ask, CallHook, Look, Step, Tell, TurnState, nothing_owed, opened
 from .preparing import choose_again, choose_request
+from .settling import BESIDE, clean, end, written
 from .staging import keep, landing, refused
 from .transcript import NoteRecord
 from .usage import NO_USAGE, NOTHING, Amounts
@@ -118,6 +118,7 @@ def _begin(state: TurnState, event: Begin) -> Step:
         return compacting.begin_alone(state, event)
     number = row.turns + 1
     run = row.runs + 1 if state.new_run else max(row.runs, 1)
+    clean(state)
     fresh = {"run_usage": NO_USAGE, "run_spent": NOTHING} if state.new_run else {}
     state.row = evolve(row, turns=number, runs=run, open=OpenTurn(number, run), **fresh)
     first = Point.BEFORE_RUN if state.new_run else Point.BEFORE_TURN
@@ -145,8 +146,8 @@ def _at(state: TurnState, point: Point, before: tuple[Action, ...] = ()) -> Step
 def _after_hook(state: TurnState, event: HookReturned) -> Step:
     point = state.then
     assert point is not None, "HOOK always knows where it came from"
-    if point is Point.MODEL_CHANGED:
-        return selecting.noted(state, event)
+    if point in BESIDE:
+        return written(state, event) if point is Point.SETTLING else selecting.noted(state, event)
     if state.response is not None:
         response, state.response = state.response, None
         if event.error is None:
@@ -184,16 +185,19 @@ def _refuse(state: TurnState, error: CallboardError, now: float) -> Step:
 
 def _looked(state: TurnState, event: Looked) -> Step:
     """Steering goes first; a send enters only when nothing is owed an answer (CON-1)."""
+    if state.failing is not None:
+        return end(state, event)
     if state.ticket is not None and state.compacting.under_way is not None:
         return compacting.ask(state, event.now)
     state.mail, state.day_s = event.mail, event.day_s
     if state.ticket is None:  # with one the request is made up already: the tools that a hook chose for it stand
         state.toolbox = event.toolbox
     if event.mail:
+        state.beside = None  # the run goes on: what a hook wrote beside its end vanishes (HOK-3)
         going_on = state.output if opened(state).step else state.spec.output
         state.output = event.output or going_on
     elif state.answer is not None:
-        return ending.finish(state, Status.DONE, event.now)
+        return end(state, event)
     elif not state.owed:
         return ending.nothing(state, event.now)
     state.refused = event.problem or state.refused
@@ -224,13 +228,9 @@ def _must_wait(state: TurnState, event: MustWait) -> Step:
         return ending.suspend(state, event.now, "leaving")
     mail, state.mail, state.waiting = state.mail, (), True
     commit, records = ending.flush(state, event.now)
-    admit = Admit(
-        ending.mail_bytes(mail),
-        wait=True,
-        wrap_up=state.exhausted is not None,
-        selection=selecting.in_force(state),
-        helper=state.compacting.under_way is not None,
-    )
+    helper, wrap_up = state.compacting.under_way is not None, state.exhausted is not None
+    selection = selecting.in_force(state)
+    admit = Admit(ending.mail_bytes(mail), wait=True, wrap_up=wrap_up, selection=selection, helper=helper)
     return Step(state, commit if records else (), (admit,), records)
 
 

@@ -12,6 +12,7 @@ from actors.changes import KvRow
 from actors.compaction import DEFAULT_COMPACTION
 from actors.errors import Corrupt, UsageError
 from actors.points import TurnSpec
+from actors.tool_options import Effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from actors.changes import AgentRow
     from actors.hooked import Point
     from actors.ids import AgentId
+    from actors.tools import Tool
 
 
 GRANTS: Final = "grants"
@@ -88,4 +90,9 @@ def turn_spec(agent: Agent, row: AgentRow, hooks: frozenset[Point]) -> TurnSpec:
         output=agent.output_spec,
         reports_to=row.parent if row.background else None,
         compaction=agent.compaction or DEFAULT_COMPACTION,
+        keeps=bool(hooks) or agent.hooks is not None or any(_has_stores(tool) for tool in agent.tools),
     )
+
+
+def _has_stores(tool: Tool[..., object]) -> bool:
+    return tool.context is not None and tool.effect is not Effect.CHILD

@@ -17,6 +17,7 @@ from actors.inputs import HookReturned
 from actors.letters import Letter
 from actors.messages import Lane
 from actors.preparing import shown
+from actors.settling import BESIDE
 from actors.tools import Toolbox, toolbox
 from actors.transcript import Record
 from actors.waiting import Frame
@@ -172,8 +173,8 @@ class Hooking:
             self._chosen = _Chosen(call.coming)
 
         async def body() -> None:
-            if point is Point.MODEL_CHANGED:
-                deliver(await self._hand_over(wanted))
+            if point in BESIDE:
+                deliver(await self._beside(point, wanted))
                 return
             error = await self._guarded(point, wanted=wanted)
             box = self._chosen.box if point is Point.PREPARE else None
@@ -190,11 +191,12 @@ class Hooking:
     def _frame(self, point: Point) -> Frame:
         return Frame(self._path, self._row().turns, "hook", point.value, place=self._parts.graph.place)
 
-    async def _hand_over(self, wanted: Callable[[], bool]) -> HookReturned:
-        """Have the note written; what is written beside it lands with the change or not at all (HOK-3)."""
+    async def _beside(self, point: Point, wanted: Callable[[], bool]) -> HookReturned:
+        """Call a hook that writes beside a commit: what it writes lands with it or not at all (HOK-3)."""
+        change = self.change if point is Point.MODEL_CHANGED else ()
         self._note, self._stage = "", Stage(self._calls.scopes, "the hook")
         try:
-            error = await self._guarded(Point.MODEL_CHANGED, *self.change, wanted=wanted)
+            error = await self._guarded(point, *change, wanted=wanted)
             return HookReturned(self._parts.kernel.now(), error, None, self._note, self._stage.end())
         finally:
             self._stage.end()
@@ -256,6 +258,8 @@ class Hooking:
                 raise
             told = f"hook {name} of {self._path} raised {safely_told(error)}"
             self._tell(HookFailed, {"hook": name, "error": told})
+            if self._stage is not None:
+                self._stage.vanish(told)
             if point in _DECIDE or is_guard(method):
                 return error if isinstance(error, CallboardError) and speaks(error) else UsageError(told)  # noqa: ASYNC104 - likewise
         return None

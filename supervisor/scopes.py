@@ -51,7 +51,11 @@ class Scopes:
 
         def over() -> str | None:
             actor = self._parts.kernel.actors.get(self.agent)
-            if actor is not None and (actor.loop is not None or actor.run_open) and self._run() == number:
+            if (
+                actor is not None
+                and (actor.loop is not None or (actor.run_open and not actor.run_over))
+                and self._run() == number
+            ):
                 return None
             return f"run {number} of {self.agent} is over, and its store is erased"
 

@@ -214,7 +214,8 @@ class Services:
         problem = None if output is not None or name is None else _unknown_type(name)
         now = self.now()
         day_s = self._kernel.wall() - now
-        return Looked(now, mail, self.toolbox(), output, day_s, choice, room, problem)
+        waits = mailbox.waits if self._actor.spec.keeps else 0
+        return Looked(now, mail, self.toolbox(), output, day_s, choice, room, problem, waits)
 
     def toolbox(self) -> Toolbox:
         """What the agent may call now: its tools, its children, answers to open questions."""

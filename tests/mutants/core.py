@@ -19,7 +19,7 @@ ANSWERING = "actors/answering.py"
 BATCHING, CUTTING, ANSWERS = "actors/batching.py", "actors/cutting.py", "actors/answers.py"
 COMPACTING, COMPACTION, SELECTING = "actors/compacting.py", "actors/compaction.py", "actors/selecting.py"
 MAILBOX, EVOLVE, PARKING = "actors/mailbox.py", "actors/evolve.py", "actors/parking.py"
-POISON, STAGING = "actors/poison.py", "actors/staging.py"
+POISON, STAGING, SETTLING = "actors/poison.py", "actors/staging.py", "actors/settling.py"
 RECOVERING, BOUNDS = "actors/recovering.py", "actors/bounds.py"
 
 MUTANTS = (
@@ -77,6 +77,14 @@ MUTANTS = (
         "        staging.keep(state, state.calls, event.outcomes)\n",
         "",
     ),
+    Mutant("HOK-4 a call's store stays", BATCHING, "    if erased:\n", "    if False:\n"),
+    Mutant("HOK-4 a run's store stays", SETTLING, "    if settles and state.spec.keeps:\n", "    if False:\n"),
+    Mutant("HOK-4 an aborted run's store stays", ENDING, "    if state.spec.keeps:  # HOK-4\n", "    if False:\n"),
+    Mutant(
+        "HOK-4 a run that goes on is settled", SETTLING, "settles = event.waits <= len(state.mail)", "settles = True"
+    ),
+    Mutant("HOK-3 the settling hook's writes are lost", SETTLING, "*(state.beside or ())", "*()"),
+    Mutant("HOK-3 they land though the run goes on", TURN, "        state.beside = None  #", "        #"),
     Mutant("TOL-3 a refused stage stops the turn", TURN, "refused(state, event) or commit", "commit"),
     Mutant("TOL-3 a refused stage is a good result", STAGING, "record.call in fault", "False"),
     Mutant("TOL-3 try not counted", BATCH, "tries=call.tries + 1", "tries=call.tries"),
@@ -98,8 +106,8 @@ MUTANTS = (
     Mutant(
         "TOL-4 erased again and again",
         ENDING,
-        "state.pending = state.settled = state.mail = ()",
-        "state.pending = state.mail = ()",
+        "state.pending = state.settled = state.mail = state.staged = ()",
+        "state.pending = state.mail = state.staged = ()",
     ),
     Mutant("TOL-4 limit off by one", BATCH, "running < limit", "running <= limit"),
     Mutant(

@@ -100,7 +100,7 @@ async def test_hok_4_a_calls_store_is_erased_in_the_commit_that_settles_its_batc
         return "worked"
 
     async def before(one: ChangeSet) -> None:
-        if has(one, Erase, lambda erase: erase.table is KvRow):
+        if has(one, Erase, lambda erase: erase.table is KvRow and erase.prefix[1] in ids):
             there.append(await scopes(world.spy, *ids))
 
     async with world.open(plays(call("work"))) as sup:
