@@ -135,8 +135,7 @@ class Actor:
         self.intake = Intake.OPEN
         self.loop: TurnLoop | None = None
         self.suspended: str | None = row.suspended
-        self.run_open = row.open is not None
-        self.run_over = False
+        self.run_open, self.run_over = row.open is not None, False
         self.behind = False
         self.crashes = Crashes(spec.limits.poison_limit)
         self.last: Outcome | None = None
