@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from . import batch, ending
 from .batching import batch_over, settled_tells
 from .changes import CallState
+from .content import Text, text_of
 from .errors import LimitReached
 from .ids import turn_id
 from .moves import opened
+from .pages import reference
 from .transcript import NoteRecord, ResultStatus
+from .usage import MICROSECONDS
 
 if TYPE_CHECKING:
     from .callview import CallView
+    from .cycles import Done
     from .errors import BudgetError
     from .ids import TurnId
     from .moves import Step, Tell, TurnState
 
 
-# -- model calls -------------------------------------------------------------------------------------------------
+# -- model calls and time ----------------------------------------------------------------------------------------
+
+NEAR: Final = 0.9
+"""The share of a turn's time after which the model is told that it is nearly up."""
 
 
-def reached(state: TurnState) -> LimitReached | None:
+def reached(state: TurnState, now: float) -> LimitReached | None:
     """The error of a turn that may ask the model no more, or None."""
+    left = left_s(state, now)
+    if left is not None and left <= 0:
+        return late(state)
     made = opened(state).step
     if made < state.spec.limits.model_calls_per_turn:
         return None
@@ -33,11 +43,33 @@ def reached(state: TurnState) -> LimitReached | None:
     )
 
 
-def near(state: TurnState) -> None:
-    """Say so where the next model call is the last."""
-    limit = state.spec.limits.model_calls_per_turn
-    if opened(state).step == limit - 1 and limit > 1 and state.last_chance is None:
+def near(state: TurnState, now: float) -> None:
+    """Say so where the next model call is the last, or the time is nearly up."""
+    if state.last_chance is not None:
+        return
+    limit, left = state.spec.limits.model_calls_per_turn, left_s(state, now)
+    if opened(state).step == limit - 1 and limit > 1:
         last_chance(state, f"This is the last of {limit} model calls of this turn: answer now, without tools.")
+    elif left is not None and left <= (1 - NEAR) * (state.spec.limits.turn_s or 0):
+        last_chance(state, "The time for this turn is nearly up: answer now, without tools.")
+
+
+def left_s(state: TurnState, now: float) -> float | None:
+    """Seconds that the turn may still take, active ones only, those before a restart included; None: no limit."""
+    limit, row = state.spec.limits.turn_s, state.row
+    if limit is None:
+        return None
+    before = row.open.began_us if row.open is not None else None
+    spent = 0 if before is None else row.spent.active_us - before
+    return limit - spent / MICROSECONDS - max(0.0, now - state.since)
+
+
+def late(state: TurnState) -> LimitReached:
+    """The error of a turn whose time is up."""
+    return LimitReached(
+        f"a turn of {state.row.agent} took longer than {state.spec.limits.turn_s} s, and came to no answer;"
+        " raise Limits(turn_s=...) or give a smaller task"
+    )
 
 
 def last_chance(state: TurnState, text: str) -> None:
@@ -88,6 +120,38 @@ def count_failures(state: TurnState, ended: tuple[CallView, ...]) -> tuple[tuple
         elif status is not ResultStatus.SKIPPED:
             counts[key] = counts.get(key, 0) + 1
     return tuple((name, arguments, times) for (name, arguments), times in counts.items())
+
+
+def settled(state: TurnState, calls: tuple[CallView, ...], ended: tuple[CallView, ...]) -> None:
+    """The calls of the batch as they stand now, of which these ended: count what failed, and see a circle."""
+    state.calls, state.failures = calls, count_failures(state, ended)
+    if not batch.finished(calls):
+        return
+    before = state.rounds.times
+    state.rounds = state.rounds.then(tuple([_done(state, call) for call in calls]))
+    times, limit = state.rounds.times, state.spec.limits.repeated_cycles
+    if times >= 2 * limit:
+        text = f"The same calls gave the same results {times} times in a row: answer now, without tools."
+        state.last_chance = text
+    elif times == limit > before:
+        text = (
+            f"The same calls gave the same results {times} times in a row. Do something else, or answer;"
+            f" after {2 * limit} times no more calls are taken."
+        )
+    else:
+        return
+    also = "" if state.after_batch is None else f"{state.after_batch.text}\n"
+    state.after_batch = NoteRecord(turn_id(state.row.agent, opened(state).number), "limit", also + text)
+
+
+def _done(state: TurnState, call: CallView) -> Done:
+    """A call and its result, without what is the call's own of it: the reference to what is kept whole."""
+    block, result = call.block, call.result
+    assert result is not None, "a finished batch has every result"
+    content = result.content
+    if state.row.kept and any(one.call == block.id for one in state.row.kept):
+        content = (Text(text_of(content).replace(reference(block.id), "")),)
+    return block.name, block.arguments, result.status.value, content
 
 
 def no_more(state: TurnState, now: float, tell: Tell) -> Step:

@@ -123,6 +123,8 @@ class Limits:
         model_calls_per_turn: requests in one turn.
         invalid_responses: responses in a row whose every call had invalid arguments.
         identical_failures: calls of one name and arguments that fail in a row.
+        repeated_cycles: how often the same calls may give the same results before the model is told, from 2; after
+            twice as often no more calls are taken.
         parallel_calls: calls of one batch that run at once.
         calls_per_response: calls taken from one response; the rest are refused with a result.
         result_chars: characters of a tool result that the model is shown.
@@ -131,7 +133,8 @@ class Limits:
         output_repairs: how often a structured answer may be asked again.
         steer, send: what the lanes hold.
         first_event_s, between_events_s: deadlines of a stream. attempts: tries at one request.
-        turn_s: seconds one turn may take, or None.
+        turn_s: seconds one turn may take, above 0, or None for no limit; while a person is waited for none pass. The
+            model is told at a boundary when they are nearly up; then what is under way is cut.
         hard_s: how long a request waits for tools that an abort left behind (REQ-2).
         approvals: calls of one agent that wait for a person at once; more are refused with a result.
         approve_s: seconds until a request for approval counts as denied, where the tool says nothing; None: never.
@@ -141,6 +144,7 @@ class Limits:
     model_calls_per_turn: int = 50
     invalid_responses: int = 3
     identical_failures: int = 4
+    repeated_cycles: int = 8
     parallel_calls: int = 8
     calls_per_response: int = 128
     result_chars: int = 64_000
@@ -161,14 +165,16 @@ class Limits:
         """Refuse bounds under which nothing could ever happen."""
         for name in ("model_calls_per_turn", "invalid_responses", "identical_failures", "parallel_calls", "attempts"):
             self._check(name, getattr(self, name), 1)
+        self._check("repeated_cycles", self.repeated_cycles, 2)
         for name in ("calls_per_response", "result_chars"):
             self._check(name, getattr(self, name), 1)
         for name in ("kept_chars", "output_repairs", "approvals", "first_event_s", "between_events_s", "hard_s"):
             self._check(name, getattr(self, name), 0)
-        seconds: object = self.approve_s
-        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
-            msg = f"Limits(approve_s=...) is seconds above 0, or None for no limit; got {seconds!r}"
-            raise UsageError(msg)
+        for name in ("approve_s", "turn_s"):
+            seconds: object = getattr(self, name)
+            if seconds is not None and not (_is_number(seconds) and 0 < seconds < math.inf):  # type: ignore[operator]  # a number
+                msg = f"Limits({name}=...) is seconds above 0, or None for no limit; got {seconds!r}"
+                raise UsageError(msg)
 
     @staticmethod
     def _check(name: str, value: object, least: int) -> None:

@@ -57,6 +57,7 @@ class OpenTurn(Kept, frozen=True):
         skipped: calls that an interrupting steer ended which has not entered yet (CON-7).
         output: name of the type the answer owes.
         alone: it is open for a compaction only.
+        began_us: active microseconds that the agent had spent when it began, None where not known (TRN-7).
     """
 
     number: int
@@ -70,6 +71,7 @@ class OpenTurn(Kept, frozen=True):
     alone: bool = False
     left: bool = False
     skipped: tuple[CallId, ...] = ()
+    began_us: int | None = None
 
 
 class KeptResult(Kept, frozen=True):

@@ -216,18 +216,22 @@ def cut(state: TurnState, event: Cut) -> tuple[tuple[Action, ...], Step | None]:
     """
     doing = state.compacting
     actions: tuple[Action, ...] = ()
-    error = NotCompacted(f"{state.row.agent} was not compacted: {event.reason or 'a message interrupted it'}")
+    error = NotCompacted(f"{state.row.agent} was not compacted: {event.reason or _why(event)}")
     if state.phase is Phase.COMPACTING:
         ending.account(state, event.usage, event.spent, cost_known=event.cost_known)
         actions = (CutStream(), _ended(error, {"usage": event.usage}))
     if doing.alone:
         return actions, _close(state, event.now, (CompactionOver(error),), event.control)
-    if event.reason is None:
+    if event.steer:
         again(state)
         return actions, None
     if doing.wanted is not None or doing.under_way is not None:
         actions = (*actions, CompactionOver(error))
     return actions, None
+
+
+def _why(event: Cut) -> str:
+    return "a message interrupted it" if event.steer else "the time of its turn was up"
 
 
 def again(state: TurnState) -> None:

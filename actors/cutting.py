@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import answers, approving, batch, compacting, ending, staging
+from . import answers, approving, batch, bounds, compacting, ending, staging
 from .batch import Why
 from .batching import batch_over, settled_tells
 from .callview import CallView
@@ -51,7 +51,7 @@ def cut(state: TurnState, event: Cut) -> Step:
         turn = turn_id(state.row.agent, opened(state).number)
         returned = batch.settle(state.calls, turn, event.outcomes)
         staging.keep(state, state.calls, event.outcomes)
-        if event.reason is None:
+        if event.steer:
             actions += approving.steered_tells(returned)
             returned = approving.steered(turn, returned)
         running = tuple(call.block.id for call in returned if call.state is CallState.STARTED)
@@ -60,7 +60,9 @@ def cut(state: TurnState, event: Cut) -> Step:
         state.calls = calls
         batch_over(state, (), ())
         actions += [CancelCalls(running), *settled_tells(ended)]
-    if event.reason is None:
+    if event.late:
+        return _late(state, event, tuple(actions))
+    if event.steer:
         _note_skipped(state, state.pending[kept:], settled)
         state.phase = Phase.LOOKING
         return Step(state, (), (*actions, Look(sends=nothing_owed(state))))
@@ -68,7 +70,16 @@ def cut(state: TurnState, event: Cut) -> Step:
 
 
 def _why(event: Cut) -> Why:
-    return Why.STEER if event.reason is None else Why.ABORT
+    return Why.TIME if event.late else Why.STEER if event.steer else Why.ABORT
+
+
+def _late(state: TurnState, event: Cut, actions: tuple[Action, ...]) -> Step:
+    """Fail; where nothing was taken yet, take it first: who sent it must be told, and not by a turn without end."""
+    error = bounds.late(state)
+    if not nothing_owed(state):
+        return ending.fail(state, error, event.now, *actions)
+    state.refused, state.phase = error, Phase.LOOKING
+    return Step(state, (), (*actions, Look(sends=True)))
 
 
 def _settled(state: TurnState, event: Cut) -> set[CallId]:

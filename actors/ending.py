@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from . import staging
 from .changes import Append, CallRow, Claim, Enqueue, Erase, KvRow, OutcomeRow, Put
 from .content import Text
+from .cycles import NO_ROUNDS
 from .errors import Aborted, BudgetError, Exhausted, Unfinished
 from .evolve import evolve
 from .happenings import NoteWritten, TurnEnded
@@ -46,6 +47,7 @@ def flush(
     records = state.pending
     claim: tuple[Operation, ...] = ()
     if state.mail:
+        state.rounds = NO_ROUNDS  # who is told something new may do the same again
         turn = turn_id(row.agent, row.open.number)
         taken = tuple([_record(turn, queued.envelope) for queued in state.mail])
         # A failure note stands behind the messages that the turn failed to answer.

@@ -146,11 +146,11 @@ class Decided(Struct, frozen=True):
 
 
 class Cut(Struct, frozen=True):
-    """An abort, or a steer that interrupts, ends what is under way.
+    """An abort, a steer that interrupts, or the end of the turn's time ends what is under way.
 
     Attributes:
         control: the abort's messages, to be claimed; empty for an interrupting steer.
-        reason: of the abort; None for a steer.
+        reason: of the abort, else None. late: the turn's time is up.
         blocks: finished blocks of the response in progress; half: the text block that was being written.
         usage, spent: of the request that was cut. outcomes: of calls that had returned, but were not taken in yet.
     """
@@ -165,6 +165,12 @@ class Cut(Struct, frozen=True):
     cost_known: bool = True
     model: str = ""
     outcomes: tuple[CallOutcome, ...] = ()
+    late: bool = False
+
+    @property
+    def steer(self) -> bool:
+        """Whether the turn goes on behind it, with the message that interrupts."""
+        return self.reason is None and not self.late
 
 
 class SuspendAsked(Struct, frozen=True):

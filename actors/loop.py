@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
 import trio
+from msgspec.structs import replace
 
 from . import turn
 from .asking import Collector, admission, answered, summarised
@@ -64,7 +65,7 @@ class TurnLoop:
         self._inbox: deque[Input] = deque()
         self._sleeper: trio.lowlevel.Task | None = None
         self._generation, self._driver = 0, object()
-        self._cut: tuple[str | None, Callable[[], tuple[Queued, ...]]] | None = None
+        self._cut: tuple[str | None, Callable[[], tuple[Queued, ...]], bool] | None = None
         self._collector: Collector | None = None
         self._asking = self._leaving = self.aborting = False  # aborting: it ends, whatever its tools wait for
         self._stream: trio.CancelScope | None = None  # of a request, and of a wait for a place: made where there is one
@@ -109,10 +110,10 @@ class TurnLoop:
 
     # -- what others may ask; all of it is sync and returns at once ------------------------------------------------
 
-    def cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]]) -> None:
-        """End what is under way: an abort (with its reason), or a steer that interrupts. Overtakes every input."""
+    def cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]], *, late: bool = False) -> None:
+        """End what is under way: an abort (with its reason), a steer that interrupts, the end of its time."""
         if self._cut is None or reason is not None:  # a steer does not soften an abort that is due
-            self._cut, self.aborting = (reason, control), self.aborting or reason is not None
+            self._cut, self.aborting = (reason, control, late), self.aborting or reason is not None
         if self._asking:
             assert self._nursery is not None, "a turn that asks is running"
             self._asking, self._driver = False, object()  # who is in the stream is relieved now, whenever it comes back
@@ -188,7 +189,7 @@ class TurnLoop:
             return None
         return self._inbox.popleft() if self._cut is None else self._take_cut(*self._cut)
 
-    def _take_cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]]) -> Cut:
+    def _take_cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]], late: bool) -> Cut:  # noqa: FBT001 - as kept
         """The cut with all that came until now: a whole answer, finished blocks, half text, results of calls."""
         self._cut = None
         self._generation += 1
@@ -200,7 +201,7 @@ class TurnLoop:
                     outcomes += event.outcomes
                 case Admitted(ticket=ticket):  # nobody has it yet: its permit would be held for ever (GATEWAY-1)
                     self._host.gate.abandon(cast("Ticket", ticket))
-                case CompactAsked() | SuspendAsked() if reason is None:
+                case CompactAsked() | SuspendAsked() if reason is None and not late:
                     self._inbox.append(event)
                 case _:  # an answer is the collector's too; what else was asked is asked again
                     pass
@@ -209,8 +210,8 @@ class TurnLoop:
         now, claimed = self._host.now(), control()
         collector, self._collector = self._collector, None
         if collector is not None and self.state.phase in _ASKING:
-            return collector.cut(now, claimed, reason)
-        return Cut(now, claimed, reason, outcomes=outcomes)
+            return replace(collector.cut(now, claimed, reason), late=late)
+        return Cut(now, claimed, reason, outcomes=outcomes, late=late)
 
     # -- one step --------------------------------------------------------------------------------------------------
 

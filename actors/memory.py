@@ -78,6 +78,7 @@ class Memory:
             new_run=new_run and row.open is None,
             output=look.output if row.open is not None else None,
             unknown=self.unknown,
+            since=look.now,
             **({} if row.open is None else so_far(self.conversation, turn_id(row.agent, row.open.number))),
         )
 

@@ -17,6 +17,7 @@ from msgspec import Struct
 from .callview import CallView
 from .changes import AgentRow, Operation
 from .compaction import NO_COMPACTION, Compacting, CompactionOver, Summarise
+from .cycles import NO_ROUNDS, Rounds
 from .errors import CallboardError, Exhausted
 from .happenings import Event
 from .hooked import Point
@@ -67,6 +68,7 @@ class TurnState(Struct):
         refused: why the turn fails once it has taken what it would have answered. conflicts: claims failed in a row.
         since: the time up to which active seconds are counted. done: calls settled in this run, the last of them.
         response: what `after_response` hooks see before it is committed.
+        rounds: the last of its batches that ran, by which a circle is seen (TRN-7).
         staged: what else the next commit carries: results that are kept aside (TOL-8).
         unknown: calls of this agent that ended unknown, each with what a repeat of it is known by (TOL-3).
         day_s: what makes the time of day of `now`.
@@ -116,6 +118,7 @@ class TurnState(Struct):
     choosing: Choosing | None = None
     unknown: tuple[tuple[str, CallId], ...] = ()
     staged: tuple[Operation, ...] = ()
+    rounds: Rounds = NO_ROUNDS
     day_s: float = 0.0
 
 

@@ -26,6 +26,10 @@ def reference(call: CallId) -> str:
     return call.rpartition(":")[2]
 
 
+HINT_CHARS: Final = 80
+"""What `hint` takes at most; so much is reserved, so that equal results are cut at the same place."""
+
+
 def hint(call: CallId, start: int | None) -> str:
     """What the model is told of how to read on. `start`: the first character that is missing, where that is one."""
     at = "" if start is None else f", start={start}"

@@ -15,7 +15,7 @@ from .content import Content, File, Image, Text, Trust, as_content
 from .errors import UsageError
 from .fitting import Checker
 from .ids import CallId
-from .pages import hint
+from .pages import HINT_CHARS, hint
 from .schema import schema_of, type_name
 from .transcript import ResultStatus
 
@@ -132,8 +132,8 @@ def _cut(text: str, limit_chars: int, keep: Keep | None) -> Shaped:
 
 def _kept(text: str, limit_chars: int, keep: Keep | None) -> tuple[int, str]:
     """How much of a text stays, and the line that says how much is missing; together within the limit (TOL-8)."""
-    longest = "" if keep is None else hint(keep.call, len(text))
-    room = max(0, limit_chars - len(_missing(len(text), len(text), longest)))
+    reserved = len(_missing(len(text), len(text))) + (0 if keep is None else HINT_CHARS)
+    room = max(0, limit_chars - reserved)
     for _ in range(_CLUSTER_MAX):  # never between a letter and its accent, or inside a joined emoji
         if not 0 < room < len(text) or not _joins(text[room - 1], text[room]):
             break

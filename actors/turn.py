@@ -120,7 +120,7 @@ def _begin(state: TurnState, event: Begin) -> Step:
     run = row.runs + 1 if state.new_run else max(row.runs, 1)
     clean(state)
     fresh = {"run_usage": NO_USAGE, "run_spent": NOTHING} if state.new_run else {}
-    state.row = evolve(row, turns=number, runs=run, open=OpenTurn(number, run), **fresh)
+    state.row = evolve(row, turns=number, runs=run, open=OpenTurn(number, run, began_us=row.spent.active_us), **fresh)
     first = Point.BEFORE_RUN if state.new_run else Point.BEFORE_TURN
     return _at(state, first, (Tell(TurnStarted, {}),))
 
@@ -205,12 +205,12 @@ def _looked(state: TurnState, event: Looked) -> Step:
         return ending.fail(state, state.refused, event.now)
     if state.suspending:
         return ending.suspend(state, event.now, "leaving")
-    if (over := bounds.reached(state)) is not None:
+    if (over := bounds.reached(state, event.now)) is not None:
         return ending.fail(state, over, event.now)
     first = selecting.settle(state, event) or compacting.first(state, event)
     if first is not None:
         return first
-    bounds.near(state)
+    bounds.near(state, event.now)
     if state.ticket is not None:
         return choose_again(state) or _claim(state, state.ticket, event.now)
     return _at(state, Point.PREPARE)
@@ -365,8 +365,8 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
     before = state.calls
     calls = batch.settle(before, turn, event.outcomes)
     ended = tuple([call for call, was in zip(calls, before, strict=True) if call is not was])
-    state.calls, state.failures = calls, bounds.count_failures(state, ended)
     keep(state, before, event.outcomes)
+    bounds.settled(state, calls, ended)
     tells = settled_tells(ended)
     started: tuple[CallView, ...] = ()
     if not state.suspending:

@@ -111,6 +111,7 @@ class Life:
     def turn_begins(self, actor: Actor) -> None:
         """Whoever stood still does so no more."""
         self._why = None
+        self._parts.timekeeper.begins(actor)
         standing = self._parts.standing
         if standing.any:
             standing.look(actor.path)
@@ -123,6 +124,7 @@ class Life:
 
     def turn_over(self, actor: Actor, over: Over) -> None:
         """Tell those who wait how it ended."""
+        self._parts.timekeeper.over(actor.path, parked=over.suspended is not None)
         if over.suspended is not None:
             self._void(actor, f"the turn stopped ({over.suspended}) before the response was kept")
         if over.suspended == APPROVAL:

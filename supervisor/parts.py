@@ -25,6 +25,7 @@ from .kernel import Kernel
 from .ledger import Ledger
 from .replies import Replies
 from .staging import Staging
+from .timekeeper import Timekeeper
 from .waits import WaitGraph
 
 if TYPE_CHECKING:
@@ -244,11 +245,16 @@ class Parts:
     standing: Still = attrs.field(init=False)
     stages: Telling = attrs.field(init=False)
     approvals: Asking = attrs.field(init=False)
+    timekeeper: Timekeeper = attrs.field(init=False)
 
     def own_frame(self) -> Frame | None:
         """The frame of an agent of this store whose code runs now; None outside of all, and in another store's."""
         frame = self.frames.current_owner()
         return frame if frame is not None and frame.place == self.graph.place else None
+
+    @timekeeper.default
+    def _timekeeper(self) -> Timekeeper:
+        return Timekeeper(self.kernel.nursery, self.kernel.now)
 
     def check_open(self) -> None:
         """Refuse what would need a supervisor that was left.

@@ -445,7 +445,7 @@ def test_tol_12_core_parking_is_no_crash() -> None:
     assert made.written.open is not None
     assert made.written.open.tries == 0
     cut_off = drive(call("look"))
-    assert again(cut_off, more=False).written.open == open_row(tries=1, consumed=(MessageId("m"),)).open
+    assert again(cut_off, more=False).written.open == open_row(tries=1, consumed=(MessageId("m"),), began_us=0).open
 
 
 # -- repeats of what ended unknown (TOL-3) -----------------------------------------------------------------------

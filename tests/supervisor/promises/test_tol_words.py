@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
-from actors import Limits, ToolStarted, call, tool
+from actors import Limits, ToolEnded, ToolStarted, call, tool
 from actors.transcript import ResultRecord, problems
 from tests.supervisor.promises.world import agent, check, said, watched
 
@@ -93,3 +94,51 @@ async def test_tol_6_a_list_sent_as_text_is_read_and_recorded(world: World, auto
             ("error", ()),
         ]
         await check(sup.store)
+
+
+async def test_tol_7_a_deadline_is_the_calls_own(world: World, autojump_clock: MockClock) -> None:
+    """The call that takes too long is cut off at its own time; its sibling goes on to its end."""
+
+    @tool(timeout=2)
+    async def short() -> str:
+        """Take too long."""
+        await trio.sleep(10)
+        return "never"
+
+    async with world.open({"a": [[call("short"), call("look")], "done"]}) as sup, watched(sup) as log:
+        ref = await sup.start(agent(tools=[short, look]), "go")
+        began = trio.current_time()
+        await ref.wait_report()
+        assert [status for status, _ in results(await ref.transcript())] == ["timeout", "ok"]
+        ended = {event.name: event.at - began for event in log.of(ToolEnded)}
+        assert ended == pytest.approx({"short": 2, "look": 10})
+
+
+async def test_tol_7_a_sync_tool_freezes_nothing_else(world: World) -> None:
+    """While its thread stands still other agents answer, its own accepts messages, and an abort is not held up."""
+    release, stands = threading.Event(), threading.Event()
+
+    @tool
+    def stand() -> str:
+        """Stand still."""
+        stands.set()
+        release.wait(20)
+        return "stood"
+
+    script = {"a": [call("stand"), "on"], "b": ["hello"]}
+    try:
+        with trio.fail_after(20):
+            async with world.open(script, threads=True, hard=0.1) as sup:
+                ref = await sup.start(agent(tools=[stand], limits=Limits(hard_s=0.1)), "go")
+                await trio.to_thread.run_sync(stands.wait)
+                assert (await sup.run(agent("b"), "say hello")).text == "hello"
+                await ref.send("more")
+                await ref.abort("enough")
+                await ref.wait_aborted()
+                assert [status for status, _ in results(await ref.transcript())] == ["aborted"]
+                assert not release.is_set()
+                await ref.wake()
+                assert (await ref.wait_report()).text == "on"
+                release.set()
+    finally:
+        release.set()

@@ -1,0 +1,89 @@
+"""The time that a turn may take: one task for all turns ends those whose time is up (TRN-7).
+
+A turn costs it an entry, put in and taken out. The clock of a turn is its agent's own, which stands while a person is
+waited for (BUD-6): what is due by ours is looked at by that one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, final
+
+import trio
+
+from actors.bounds import left_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors.actor import Actor
+    from actors.ids import AgentId
+
+RECHECK_S: Final = 1.0
+"""How soon, at least, a turn is looked at again whose own clock had stood."""
+
+
+@final
+class Timekeeper:
+    """The ends of turns that are due.
+
+    Args:
+        nursery: where its task runs. now: seconds on Trio's clock.
+    """
+
+    def __init__(self, nursery: trio.Nursery, now: Callable[[], float]) -> None:
+        self._nursery = nursery
+        self._now = now
+        self._due: dict[AgentId, tuple[float, Actor]] = {}
+        self._next = float("inf")
+        self._earlier = trio.Event()
+        self._running = False
+
+    def begins(self, actor: Actor) -> None:
+        """A turn begins, or goes on: it has a time, unless its agent's turns have none."""
+        if actor.loop is None:
+            return
+        left = left_s(actor.loop.state, actor.keeper.host.now())
+        if left is not None:
+            self._watch(actor, self._now() + left)
+
+    def over(self, path: AgentId, *, parked: bool) -> None:
+        """Its turn is over, or stopped. Where nothing else runs, and it waits for somebody, no timer does (TOL-12).
+
+        Behind a turn that ended the timer stays, for the next one: to end it and begin anew would cost every turn.
+        """
+        self._due.pop(path, None)
+        if parked and not self._due:
+            self._earlier.set()
+
+    def _watch(self, actor: Actor, at: float) -> None:
+        self._due[actor.path] = (at, actor)
+        if not self._running:
+            self._running = True
+            self._nursery.start_soon(self._run)
+        elif at < self._next:
+            self._earlier.set()
+
+    async def _run(self) -> None:
+        try:
+            while self._due:
+                self._next = min(at for at, _ in self._due.values())
+                self._earlier = trio.Event()
+                with trio.move_on_at(self._next):
+                    await self._earlier.wait()
+                now = self._now()
+                for path, (at, actor) in list(self._due.items()):
+                    if at <= now:
+                        self._end(path, actor)
+        finally:
+            self._running = False
+
+    def _end(self, path: AgentId, actor: Actor) -> None:
+        """End the turn, if its time is up by its own clock too."""
+        del self._due[path]
+        if actor.loop is None:
+            return
+        left = left_s(actor.loop.state, actor.keeper.host.now())
+        if left is None or left <= 0:
+            actor.loop.cut(None, tuple, late=True)
+        else:
+            self._due[path] = (self._now() + max(left, RECHECK_S), actor)
