@@ -437,6 +437,11 @@ async def test_abt_cls_whatever_it_is_stopped_in_it_stops_in_time_and_whole(
         code.gate.set()
         await trio.sleep(3 * STUCK_S)  # all that is late comes
         await until(lambda: code.left or code.conduct is Conduct.COOPERATES or not code.inside)
+        if conduct is Conduct.THREAD:  # a real thread: what it returns takes real time to come here
+            await until(
+                lambda: not any(life.calls.running for life in scene.sup._parts.lives.values()) or verb is not pause
+            )
+            await trio.sleep(1)
         await quiet()
         late = [event.text for event in scene.log.of(ToolLate)]
         if verb is not pause:
