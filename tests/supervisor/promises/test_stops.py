@@ -438,9 +438,9 @@ async def test_abt_cls_whatever_it_is_stopped_in_it_stops_in_time_and_whole(
         await trio.sleep(3 * STUCK_S)  # all that is late comes
         await until(lambda: code.left or code.conduct is Conduct.COOPERATES or not code.inside)
         if conduct is Conduct.THREAD:  # a real thread: what it returns takes real time to come here
-            await until(
-                lambda: not any(life.calls.running for life in scene.sup._parts.lives.values()) or verb is not pause
-            )
+            lives = scene.sup._parts.lives.values()
+            calls = [one for life in lives for one in (*life.calls.running.values(), *life.calls.stuck.values())]
+            await until(lambda: all(one.done.is_set() for one in calls))
             await trio.sleep(1)
         await quiet()
         late = [event.text for event in scene.log.of(ToolLate)]
