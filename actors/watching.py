@@ -35,13 +35,15 @@ class WatcherStatistics:
 class Subscription:
     """An async iterator of the events of one agent and all below it.
 
-    It is `live`, and takes from its queue; or it is behind, and reads the journal until that has no more, then is live
-    in the same step. Both its beginning and a queue that was full put it behind.
+    What happened before it was opened it reads from the journal; from then on it is `live`, and what happens waits in
+    its queue, behind that. A queue that is full puts it behind: once it is empty the journal is read, until that has no
+    more, and it is live again in the same step.
 
     Invariants:
         WATCH-1 at most `limit` events wait. WATCH-2 every event of the scope that the journal keeps is taken, waiting,
-        held by the journal, or counted as missed; one that is not kept too, from when it has first been live.
-        WATCH-3 while it is live, the journal holds nothing of the scope that was neither queued nor taken.
+        held by the journal, or counted as missed; one that is not kept too, from when it was opened.
+        WATCH-3 while it is live, the journal holds nothing of the scope from behind its opening that was neither queued
+        nor taken.
 
     Args:
         journal: of what happened before.
@@ -66,14 +68,16 @@ class Subscription:
         self._follow = follow
         self._journal = journal
         self._events: deque[Numbered] = deque()
-        self._missed: int | None = 0
+        self._unknown = False
+        self._missed = 0
         self._missed_all = 0
         self._taken = 0
         self._slow = False
         self._ended: tuple[int, int] | None = None  # behind which entry, and how many of its scope there were then
         self._sleeper: trio.lowlevel.Task | None = None
         self._passed, self._seen = self._begin(after)
-        self._live = self._passed >= journal.last and self._missed == 0
+        self._opened = (journal.last, journal.count(path))  # behind which entry, and how many of its scope there were
+        self._live = True
 
     def _begin(self, after: str | None) -> tuple[int, int]:
         """Behind which entry it begins, and how many of its scope it then has had."""
@@ -84,12 +88,12 @@ class Subscription:
         position = None if after is None else journal.position(after)
         if position is None:
             if after is not None:
-                self._missed = None  # EVT-3: another process's, or nobody's; how many it misses is not known
+                self._unknown = True  # EVT-3: another process's, or nobody's; how many it misses is not known
             return start, journal.count(path) - journal.held(path, start, journal.last)
         if position.number >= start:
             return position.number, journal.count(path) - journal.held(path, position.number, journal.last)
         if position.path != path:
-            self._missed = None
+            self._unknown = True
             return start, journal.count(path) - journal.held(path, start, journal.last)
         return position.number, position.seen
 
@@ -117,7 +121,7 @@ class Subscription:
             self._miss(1)
 
     def _miss(self, count: int) -> None:
-        self._missed = None if self._missed is None else self._missed + count
+        self._missed += count
         self._missed_all += count
 
     def settle(self) -> None:
@@ -143,7 +147,7 @@ class Subscription:
         return self
 
     async def __anext__(self) -> Event:
-        if self._events or self._ended is not None or not self._live:
+        if self._events or self._ended is not None or not self._live or self._passed < self._opened[0]:
             await trio.lowlevel.checkpoint()
         while True:
             event = self._take()
@@ -155,6 +159,10 @@ class Subscription:
 
     def _take(self) -> Event | None:
         """The next event, if there is one now; where there is none, it is live (WATCH-3)."""
+        before = self._before()
+        if before is not None:
+            self._taken += 1
+            return before
         if self._events:
             number, event = self._events.popleft()
             if number:
@@ -168,18 +176,35 @@ class Subscription:
         self._taken += 1
         return event
 
+    def _before(self) -> Event | None:
+        """The next event from before it was opened, or the gap before that; None where it has had them."""
+        if self._unknown:
+            self._unknown = False
+            return Missed(path=AgentId(self.path), count=None)
+        return self._read(*self._opened) if self._passed < self._opened[0] else None
+
     def _catch_up(self) -> Event | None:
-        """The next event from the journal, or the gap before it; None once it is live."""
+        """The next event that its queue had no place for, or the gap before it; None once it is live."""
+        missed, self._missed = self._missed, 0
+        found = self._read(*(self._ended or (self._journal.last, self._journal.count(self.path))), missed)
+        if found is None:
+            self._live, self._slow = True, False
+        return found
+
+    def _read(self, stop: int, ever: int, missed: int = 0) -> Event | None:
+        """The next event that the journal has up to `stop`, or the gap before it.
+
+        `ever`: how many of the scope there were up to there. `missed`: not kept in the journal, and part of the gap.
+        """
         journal, path = self._journal, self.path
-        stop = journal.last if self._ended is None else self._ended[0]
         if self._passed < journal.first - 1:
-            ever = journal.count(path) if self._ended is None else self._ended[1]
             lost = max(0, ever - self._seen - journal.held(path, self._passed, stop))
             self._passed = min(journal.first - 1, stop)
             self._seen += lost
-            self._miss(lost)
-        if self._missed != 0:
-            return self._gap()
+            self._missed_all += lost
+            missed += lost
+        if missed:
+            return Missed(path=AgentId(self.path), count=missed)
         for number, entry in journal.after(self._passed):
             if number > stop:
                 break
@@ -187,12 +212,8 @@ class Subscription:
             if not path or entry[1] == path or entry[1].startswith(self._below):
                 self._seen += 1
                 return event_of(entry)
-        self._live, self._slow = True, False
+        self._passed = max(self._passed, stop)
         return None
-
-    def _gap(self) -> Event:
-        missed, self._missed = self._missed, 0
-        return Missed(path=AgentId(self.path), count=missed)
 
     async def _sleep(self) -> None:
         if self._sleeper is not None:

@@ -45,21 +45,31 @@ class Eye:
     """A watcher and what it must still be given, in order: every kept event of its scope from where it began.
 
     Attributes:
-        due: paths and seqs. spare: deltas that came while it watched, each given or counted as missed.
+        due: paths and seqs. before: how many of them are from before it watched.
+        spare: deltas that came while it watched, each given or counted as missed.
     """
 
     watcher: Subscription
     due: list[tuple[str, int]]
+    before: int = attrs.field(init=False)
     spare: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        """What is due at first is from before."""
+        self.before = len(self.due)
 
     def look(self, event: Event) -> None:
         """It was given an event: the next, or a gap that says how many it skips (WATCH-2)."""
         if isinstance(event, Missed):
             assert event.count is not None
             assert event.count > 0
-            held = self.watcher._journal.held(self.watcher.path, self.watcher._passed, self.watcher._journal.last)
-            lost = len(self.due) - held
+            watcher, journal = self.watcher, self.watcher._journal
+            stop = watcher._opened[0] if self.before else journal.last
+            held = journal.held(watcher.path, watcher._passed, stop)
+            lost = (self.before or len(self.due)) - held
             assert 0 <= lost <= event.count
+            assert not self.before or lost == event.count, "deltas are behind all that was before"
+            self.before = min(self.before, held)
             assert event.count - lost <= self.spare
             self.spare -= event.count - lost
             del self.due[:lost]
@@ -68,6 +78,7 @@ class Eye:
             assert self.spare >= 0
         else:
             assert (event.path, event.seq) == self.due.pop(0), "in order, without hole or double"
+            self.before = max(0, self.before - 1)
 
 
 @attrs.define(eq=False)
