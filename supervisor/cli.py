@@ -1,4 +1,4 @@
-"""The command `callboard`: run a file, show a store, see a demo."""
+"""The command `callboard`: run a file, show a store, send to an agent in it, see a demo."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from .cli_demo import demo_arguments
 from .cli_load import Program, load, own_traceback
 from .cli_options import EPILOG, Common, Parser, add_common, common_of, resume_command
 from .cli_run import Ending, carry_out
+from .cli_send import add_message, message_of, send
 from .screen_live import LiveScreen, Screen, json_screen, plain_screen
 from .show import show
 
@@ -84,6 +85,8 @@ def _dispatch(argv: Sequence[str]) -> int:
     shown.add_argument("store", metavar="STORE", help="the file that --store named")
     shown.add_argument("path", metavar="PATH", nargs="?", help="one agent, such as lead/reviewer#2; else the tree")
     shown.add_argument("--all", action="store_true", help="everything, however many lines")
+    add_message(commands.add_parser("send", help="send a message to an agent of a store"), steers=False)
+    add_message(commands.add_parser("steer", help="the same, joining its run at the next boundary"), steers=True)
     demo = commands.add_parser("demo", help="see a review of callboard's own sources; no key needed")
     add_common(demo)
     args = parser.parse_args(argv[:1] if argv[:1] == ["run"] else argv)
@@ -92,6 +95,8 @@ def _dispatch(argv: Sequence[str]) -> int:
             return _run(argv[1:], argv)
         case "show":
             return show(args.store, args.path, whole=args.all)
+        case "send" | "steer":
+            return send(message_of(args))
         case _:
             return _demo(args, argv)
 

@@ -42,7 +42,12 @@ def code_of_report(report: Report) -> int:
     """The exit code for how a run ended; one that is parked because its budget is exhausted is exhausted."""
     if report.status is Status.PARKED and isinstance(report.error, BudgetError):
         return EXHAUSTED
-    return _OF_STATUS[report.status]
+    return code_of_status(report.status)
+
+
+def code_of_status(status: Status) -> int:
+    """The exit code for the status of a run."""
+    return _OF_STATUS[status]
 
 
 def code_of_error(error: BaseException) -> int:

@@ -110,6 +110,12 @@ async def _agent(store: str, path: str, width: int, limit: int | None) -> list[T
         )
 
 
+async def unknown_agent(reader: Reader, agent: AgentId, store: str) -> None:
+    """Raise `UnknownPath`, with paths that are there, where there is no such agent."""
+    if await reader.load_agent(agent) is None:
+        raise UnknownPath(await _no_agent(reader, agent, store))
+
+
 async def _no_agent(reader: Reader, agent: AgentId, store: str) -> str:
     """Words for a path that is not there, with paths that are."""
     try:
