@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .callview import CallOutcome
     from .content import Content
     from .ids import AgentId, TurnId
-    from .tools import Toolbox
+    from .tools import Tool, Toolbox
     from .transcript import CallBlock
 
 INVALID: Final = {
@@ -32,6 +32,9 @@ INVALID: Final = {
     "no_name": "The call names no tool. Nothing was run.",
     "rejected_by_model_server": "The model server rejected this call. Nothing was run.",
 }
+_UNREAD: Final = frozenset({"malformed_json", "not_an_object"})
+_NAMES, _NAME_CHARS = 50, 64
+"""How many names of tools are listed, and how much is shown of one that a model made up."""
 MAY_HAVE: Final = "It may have taken effect: check before you repeat it."
 UNKNOWN: Final = "The host stopped while this call was running; its outcome is unknown. " + MAY_HAVE
 
@@ -55,18 +58,30 @@ def result(turn: TurnId, block: CallBlock, status: ResultStatus, content: Conten
 
 def view(turn: TurnId, block: CallBlock, toolbox: Toolbox) -> CallView:
     """A call made ready: its tool and checked arguments, or the result that says why it can never run (TOL-6)."""
-    if block.invalid is not None:
-        text = INVALID.get(block.invalid, f"The call is invalid ({block.invalid}). Nothing was run.")
-        return _refused(turn, block, text)
     tool = toolbox.get(block.name)
+    if block.invalid is not None:
+        return _refused(turn, block, _invalid(block, block.invalid, tool))
     if tool is None:
-        names = ", ".join(sorted(toolbox)) or "none"
-        return _refused(turn, block, f"There is no tool {block.name!r}. Tools: {names}.")
+        return _refused(turn, block, f"There is no tool {block.name[:_NAME_CHARS]!r}. Tools: {_names(toolbox)}.")
     parsed = tool.parse(block.arguments)
     if isinstance(parsed, Refusal):
         return _refused(turn, block, parsed.text)
     keys, exclusive = tool.keys(parsed.arguments)
     return CallView(block, CallState.PLANNED, tool, parsed.arguments, keys, exclusive, repaired=parsed.repaired)
+
+
+def _invalid(block: CallBlock, why: str, tool: Tool[..., object] | None) -> str:
+    """What the model is told of a call that may not run whatever its tool; where its text does not read, just why."""
+    if tool is not None and why in _UNREAD and isinstance(read := tool.parse(block.arguments), Refusal):
+        return read.text
+    return INVALID.get(why, f"The call is invalid ({why}). Nothing was run.")
+
+
+def _names(toolbox: Toolbox) -> str:
+    """The names of the tools, as many as a model may be shown."""
+    names = sorted(toolbox)
+    more = f", and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return (", ".join(names[:_NAMES]) or "none") + more
 
 
 def _refused(turn: TurnId, block: CallBlock, text: str) -> CallView:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from . import staging
-from .changes import Append, CallRow, Claim, Enqueue, Erase, KvRow, OutcomeRow, Put
+from .changes import Append, CallRow, Claim, Enqueue, Erase, KvRow, Move, OutcomeRow, Put
 from .content import Text
 from .cycles import NO_ROUNDS
 from .errors import Aborted, BudgetError, Exhausted, Unfinished
@@ -14,7 +14,18 @@ from .happenings import NoteWritten, TurnEnded
 from .hooked import Point
 from .ids import AgentId, MessageId, TurnId, run_id, turn_id
 from .inputs import Phase
-from .messages import CallDone, Envelope, Lane, LaneBound, Outcome, Purpose, Status, failure_of, skipped_reason
+from .messages import (
+    CallDone,
+    Envelope,
+    Lane,
+    LaneBound,
+    Outcome,
+    Purpose,
+    ReceiptState,
+    Status,
+    failure_of,
+    skipped_reason,
+)
 from .moves import Abandon, Look, Over, Step, Tell, opened
 from .transcript import MessageRecord, NoteRecord, record_bytes
 from .usage import MICROSECONDS, NOTHING, Amounts
@@ -180,14 +191,21 @@ def finish(
     now: float,
     *before: Action,
     failure: Failure | None = None,
+    wakes: bool = True,
 ) -> Step:
-    """End the turn in one commit: what it still had to say, its outcome, and the report to a waiting parent."""
+    """End the turn in one commit: what it still had to say, its outcome, and the report to a waiting parent.
+
+    `wakes`: whether that may begin a turn of the parent's; else it is held.
+    """
     turn_open = opened(state)
     commit, records = flush(state, now, open=None, owes=False, suspended=None)
     told = outcome(state, turn_open, status, failure=failure)
     operations = [*commit[:-1], Put(OutcomeRow(told.turn, told.path, told.run, told)), commit[-1]]
     if state.spec.reports_to is not None:
-        operations.append(Enqueue(_report(state.spec.reports_to, told), _NO_BOUND))
+        report = _report(state.spec.reports_to, told)
+        operations.append(Enqueue(report, _NO_BOUND))
+        if not wakes:
+            operations.append(Move(report.to, (ReceiptState.QUEUED,), ReceiptState.HELD, (report.id,)))
     abandon = (Abandon(state.ticket),) if state.ticket is not None else ()
     actions = (*before, *abandon, Tell(TurnEnded, {"outcome": told}), Over(None, told, run_over=state.run_over))
     return Step(over(state), tuple(operations), actions, records)
@@ -222,7 +240,10 @@ def fail(state: TurnState, error: CallboardError, now: float, *before: Action) -
 
 
 def abort(state: TurnState, event: Cut, before: tuple[Action, ...]) -> Step:
-    """End the turn as aborted; the abort's own message is claimed in the same commit (ABT-2)."""
+    """End the turn as aborted; the abort's own message is claimed in the same commit (ABT-2).
+
+    Where that took the parent, too, this turn's report begins none of the parent's (ABT-5).
+    """
     assert event.reason is not None, "an abort has a reason"
     failure = failure_of(Aborted(f"{state.row.agent} was aborted: {event.reason}"))
     ids = tuple(queued.envelope.id for queued in event.control)
@@ -232,7 +253,8 @@ def abort(state: TurnState, event: Cut, before: tuple[Action, ...]) -> Step:
     if state.spec.keeps:  # HOK-4
         run = run_id(state.row.agent, opened(state).run)
         state.staged, state.run_over = (*state.staged, Erase(KvRow, (state.row.agent, run))), True
-    ended = finish(state, Status.ABORTED, event.now, *before, failure=failure)
+    wakes = not any(queued.envelope.sender for queued in event.control)
+    ended = finish(state, Status.ABORTED, event.now, *before, failure=failure, wakes=wakes)
     return Step(ended.state, (*claims, *ended.commit), ended.actions, ended.records)
 
 

@@ -16,7 +16,7 @@ from actors.ids import tree_of
 from actors.messages import LaneBound, Purpose, ReceiptState
 
 from .peers import POLL_S
-from .stopping import control_message
+from .stopping import control_message, ordered_by
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -66,11 +66,12 @@ class Remote:
         Durable: the order, on return.
         """
         operations: list[Operation] = []
-        for node in await self._below(path) if subtree else (path,):
+        nodes = await self._below(path) if subtree else (path,)
+        for node in nodes:
             stored = await self.stored(node)
             if stored.row.open is None and not any(one.state is ReceiptState.QUEUED for one in stored.queued):
                 continue
-            operations.append(self._order(node, Purpose.ABORT, reason))
+            operations.append(self._order(node, Purpose.ABORT, *ordered_by(node, reason, path, nodes)))
             operations.append(Move(node, (ReceiptState.QUEUED,), ReceiptState.HELD))
         await self._commit(path, operations)
 
@@ -124,8 +125,8 @@ class Remote:
         below = f"{path}/"
         return tuple(row.agent for row in rows if row.agent == path or row.agent.startswith(below))
 
-    def _order(self, path: AgentId, purpose: Purpose, reason: str) -> Enqueue:
-        return Enqueue(control_message(self._parts, path, purpose, reason), LaneBound())
+    def _order(self, path: AgentId, purpose: Purpose, reason: str, sender: AgentId | None = None) -> Enqueue:
+        return Enqueue(control_message(self._parts, path, purpose, reason, sender), LaneBound())
 
     async def _commit(self, path: AgentId, operations: list[Operation]) -> None:
         if operations:

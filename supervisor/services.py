@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.changes import AgentRow, Enqueue, Put
+from actors.changes import AgentRow, Enqueue, Move, Put
 from actors.errors import AgentClosed, Exhausted, UsageError
 from actors.happenings import (
     ApprovalAsked,
@@ -20,7 +20,7 @@ from actors.happenings import (
 )
 from actors.ids import request_id, tree_of, turn_id
 from actors.inputs import Looked
-from actors.messages import Purpose
+from actors.messages import Envelope, Purpose
 from actors.poison import last_try
 from actors.ports import ModelRequest, goes_along
 from actors.selection import OWN, Choice
@@ -59,9 +59,17 @@ CHARGED_US: Final = 10_000
 
 
 def _is_report(operation: Operation, closed: AgentClosed) -> bool:
-    """Whether it is the report that a parent takes no more."""
-    sent = operation.envelope if isinstance(operation, Enqueue) else None
-    return sent is not None and sent.purpose is Purpose.REPORT and sent == closed.message
+    """Whether it is the report that a parent takes no more, or keeps it from waking that."""
+    report = closed.message
+    if not isinstance(report, Envelope) or report.purpose is not Purpose.REPORT:
+        return False
+    match operation:
+        case Enqueue(envelope=envelope):
+            return envelope == report
+        case Move(messages=messages):
+            return messages == (report.id,)
+        case _:
+            return False
 
 
 def _land(stages: tuple[Stage, ...]) -> None:

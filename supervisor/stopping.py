@@ -19,7 +19,7 @@ from actors.parking import APPROVAL, PAUSED
 from actors.waiting import Need
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from actors.actor import Actor
     from actors.changes import Operation
@@ -114,7 +114,7 @@ class Stopping:
         Durable: the abort, on return.
         """
         targets = self.below(path) if subtree else self._waited_for(path)
-        await self._abort(targets, reason)
+        await self._abort(targets, reason, path)
 
     def _waited_for(self, path: AgentId) -> tuple[AgentId, ...]:
         """An agent and the descendants that its turn waits for, all the way down (ABT-5)."""
@@ -130,7 +130,7 @@ class Stopping:
                 todo += [target for target in graph.targets_of(wait) if target.startswith(below)]
         return tuple(found)
 
-    async def _abort(self, targets: tuple[AgentId, ...], reason: str) -> None:
+    async def _abort(self, targets: tuple[AgentId, ...], reason: str, whose: AgentId | None = None) -> None:
         kernel = self._parts.kernel
         found = (kernel.actors.get(path) for path in targets)
         running = [actor for actor in found if actor is not None and (actor.active or actor.due or _parked(actor))]
@@ -138,19 +138,20 @@ class Stopping:
             return
         paths = tuple([actor.path for actor in running])
         with self.barring(paths):  # all of them, before the first commit: an agent of one tree may wait for another's
-            await self._order_aborts(running, reason)
+            orders = {actor: self._order(actor.path, reason, whose, targets) for actor in running}
+            await self._commit_aborts(orders)
 
-    async def _order_aborts(self, running: list[Actor], reason: str) -> None:
+    def _order(self, path: AgentId, reason: str, whose: AgentId | None, targets: tuple[AgentId, ...]) -> Envelope:
+        """The order to one agent: `whose` abort it is, and whether that takes its parent, too (ABT-5)."""
+        turn = turn_id(path, self._parts.kernel.actors[path].row.turns)
+        return control_message(self._parts, path, Purpose.ABORT, *ordered_by(path, reason, whose, targets), target=turn)
+
+    async def _commit_aborts(self, orders: dict[Actor, Envelope]) -> None:
         """One commit per tree, for a commit is one tree's; what one tree's store refuses holds up no other's."""
         trees: dict[TreeId, list[Operation]] = {}
-        for actor in running:
-            turn = turn_id(actor.path, actor.row.turns)
-            trees.setdefault(tree_of(actor.path), []).extend(
-                (
-                    Enqueue(control_message(self._parts, actor.path, Purpose.ABORT, reason, turn), _NO_BOUND),
-                    Move(actor.path, (ReceiptState.QUEUED,), ReceiptState.HELD),
-                )
-            )
+        for actor, order in orders.items():
+            held = Move(actor.path, (ReceiptState.QUEUED,), ReceiptState.HELD)
+            trees.setdefault(tree_of(actor.path), []).extend((Enqueue(order, _NO_BOUND), held))
         refused: CallboardError | None = None
         for tree, operations in trees.items():
             try:
@@ -183,10 +184,26 @@ class Stopping:
             self.cut_off(node)
 
 
-def control_message(parts: Parts, path: AgentId, purpose: Purpose, reason: str, target: str = "") -> Envelope:
+def control_message(
+    parts: Parts, path: AgentId, purpose: Purpose, reason: str, sender: AgentId | None = None, *, target: str = ""
+) -> Envelope:
     """An order to an agent, on a place of its own."""
     message = parts.kernel.new_message_id()
-    return Envelope(message, path, Lane.CONTROL, (), purpose=purpose, reason=reason, target=target, reserved=True)
+    return Envelope(
+        message, path, Lane.CONTROL, (), sender, purpose=purpose, reason=reason, target=target, reserved=True
+    )
+
+
+def ordered_by(
+    path: AgentId, reason: str, whose: AgentId | None, targets: Collection[AgentId]
+) -> tuple[str, AgentId | None]:
+    """What the order to one of many that are aborted says: why, with whose abort it is; and its parent, if taken too.
+
+    To a parent that was stopped by the same abort a child's report is held: it begins no turn for it (ABT-5).
+    """
+    parent = AgentId(parent_path(path))
+    why = reason if whose is None or path == whose else f"{reason} (as part of the abort of {whose})"
+    return why, parent if whose is not None and path != whose and parent in targets else None
 
 
 def _parked(actor: Actor) -> bool:

@@ -162,8 +162,8 @@ def test_tol_5_core_a_wire_id_used_twice_is_taken_once() -> None:
     ("asked", "text"),
     [
         (call("fly"), "There is no tool 'fly'. Tools: deploy, look, mount, note, put, write."),
-        (call("look", "{", invalid="malformed_json"), "not valid JSON"),
-        (call("look", "[]", invalid="not_an_object"), "not an object"),
+        (call("look", "{", invalid="malformed_json"), "are not JSON, so it was not run: Input data was truncated"),
+        (call("look", "[]", invalid="not_an_object"), "expected an object with at (optional)"),
         (call("put", "{}"), "key"),
         (call("look", invalid="odd"), "The call is invalid (odd). Nothing was run."),
     ],
