@@ -54,7 +54,7 @@ class Life:
     def may_begin(self, actor: Actor) -> bool:
         """Leaving forbids new turns, but for agents that a turn under way waits for; a barrier forbids all."""
         parts = self._parts
-        if parts.stopping.barred(actor.path):
+        if parts.stopping.keeps(actor.path):
             return False
         if parts.leaving is None:
             return True

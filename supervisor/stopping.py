@@ -36,11 +36,14 @@ class Stopping:
 
     Invariants:
         STOP-1 while a path is barred, no agent at or below it begins a turn or is started.
+        STOP-2 an agent that had work while it was barred is woken when no barrier stands above it any more (ACC-8).
     """
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._barred: dict[AgentId, int] = {}
+        self._kept: dict[AgentId, None] = {}
+        """Agents that had work, and were kept from a turn by a barrier."""
         self._moved = trio.Event()
 
     def moved(self) -> None:
@@ -74,6 +77,13 @@ class Stopping:
             node = parent_path(node)
         return False
 
+    def keeps(self, path: AgentId) -> bool:
+        """Whether a barrier keeps an agent from a turn that it asks for; then it is woken when that is lifted."""
+        kept = self.barred(path)
+        if kept:
+            self._kept[path] = None
+        return kept
+
     @contextmanager
     def barring(self, paths: tuple[AgentId, ...]) -> Iterator[None]:
         """Bar these for the length of the block."""
@@ -92,6 +102,11 @@ class Stopping:
             left = self._barred.pop(path) - 1
             if left:
                 self._barred[path] = left
+        kept, self._kept = self._kept, {}
+        for path in kept:  # what came meanwhile found them passive, and nothing else would begin their turn (STOP-2)
+            actor = self._parts.kernel.actors.get(path)
+            if actor is not None:
+                actor.wake()
 
     def below(self, path: AgentId) -> tuple[AgentId, ...]:
         """The agents in memory at and below a path (`""`: all), parents first."""

@@ -399,3 +399,46 @@ TurnMachine.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 test_what_holds_whatever_comes = TurnMachine.TestCase
+
+
+def twice_crashed(*names: str) -> TurnMachine:
+    """A turn that consumed two messages, the first of them pinned, and crashed twice; it had called these tools."""
+    machine = TurnMachine()
+    machine.set_up(TurnSpec(Limits(), Drain("all", "all"), frozenset(), "fail", None), None)
+    machine.mail("send", 0)
+    machine.begin(new_run=True, fault=None, quick=True)
+    machine.call_tools(list(names), None)
+    machine.sim.crash()
+    machine.begin(new_run=False, fault=None, quick=False)
+    machine.sim.crash()
+    assert machine.sim.stored.row.open is not None
+    return machine
+
+
+def test_con_6_a_pinned_message_of_a_turn_given_up_stands_no_more() -> None:
+    """A pinned message leaves the conversation with the turn that took it, and stands there when it comes again.
+
+    The simulation once took it for lost.
+    """
+    machine = twice_crashed("look")
+    machine.begin(new_run=False, fault=None, quick=False)
+    sim = machine.sim
+    assert sim.stored.row.open is None, "the turn was taken apart"
+    assert len(sim.in_force.pinned()) == 0
+    assert [queued.envelope.pinned for queued in sim.mail] == [True, False]
+    machine.begin(new_run=False, fault=None, quick=True)
+    assert len(sim.in_force.pinned()) == 1
+
+
+def test_con_6_a_decision_on_a_call_of_a_turn_that_is_given_up_changes_nothing() -> None:
+    """A turn that is given up as it begins takes no decision: what it asked a person is settled with it.
+
+    The simulation once handed it one more input than a loop does.
+    """
+    machine = twice_crashed("look", "erase")
+    sim = machine.sim
+    assert len(sim.awaiting) == 1
+    machine.decide(0, Verdict.APPROVED, None)
+    assert sim.stored.row.open is None
+    assert sim.awaiting == []
+    assert sim.approved == set()

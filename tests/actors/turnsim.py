@@ -38,6 +38,7 @@ from actors.staging import REFUSED
 from actors.tools import Effect, tool, toolbox
 from actors.transcript import (
     MessageRecord,
+    NoteRecord,
     ResponseRecord,
     ResultRecord,
     ResultStatus,
@@ -230,6 +231,8 @@ class Sim:
             fault, self.fault = self.fault, None
             self.begin(new_run=False, more=True)
             self.fault = fault
+            if self.stored.row.open is None:  # given up as it began (CON-6): a loop that is over takes no input more
+                return
         name = MessageId(f"m{len(self.messages)}")
         decision = Decision(verdict)
         envelope = Envelope(name, AGENT, Lane.CONTROL, (), purpose=Purpose.DECISION, target=call, decision=decision)
@@ -474,11 +477,19 @@ class Sim:
                 assert given_up <= 2, "CON-6: it was given up for good"
 
     def check_in_force(self) -> None:
-        """CMP-4, CMP-5: the row knows the last summary; pinned messages stand, whatever was compacted or reset."""
+        """CMP-4, CMP-5: the row knows the last summary; pinned messages stand, whatever was compacted or reset.
+
+        But for those of a turn that was given up: they are dead, or come again (CON-6).
+        """
         records, found = self.stored.records, self.in_force
         summaries = [at for at, record in enumerate(records) if isinstance(record, SummaryRecord)]
         assert self.stored.row.summary == (summaries[-1] if summaries else -1)
-        pinned = [record for record in records if isinstance(record, MessageRecord) and record.pinned]
+        pinned: list[MessageRecord] = []
+        for record in records:
+            if isinstance(record, MessageRecord) and record.pinned:
+                pinned.append(record)
+            elif isinstance(record, NoteRecord):
+                pinned = [one for one in pinned if one.message not in record.without]
         assert [r for r in found.window() if isinstance(r, MessageRecord) and r.pinned] == pinned
         assert [records[found.index(at)] for at in range(len(found))] == list(found.window())
 

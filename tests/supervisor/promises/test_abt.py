@@ -284,6 +284,34 @@ async def test_abt_5_subtree_takes_every_child_and_where_nothing_runs_nothing_ch
         assert len(world.spy.sets) == written
 
 
+async def test_abt_5_acc_8_what_comes_below_the_barrier_is_answered_when_it_is_lifted(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """An idle agent below an aborted one begins no turn while the abort is being written, and then is not forgotten."""
+    lead = agent("lead", children=[Child(agent("kid"), background=True)])
+    script = {"lead": [call("kid", task="x"), "idle now", "told", hang()], "kid": ["done", "heard"]}
+    async with world.open(script) as sup, watched(sup) as log:
+        ref = await sup.start(lead, "go")
+        await ref.wait_idle()
+        kid = await sup.find("lead/kid")
+        await ref.send("hang")
+        await trio.sleep(1)
+        under_way: list[str] = []
+
+        async def before(one: ChangeSet) -> None:
+            if aborts(one):
+                await kid.send("hear me")
+                await quiet()
+                under_way.extend(log.statuses("lead/kid"))
+
+        world.spy.before = before
+        await ref.abort("enough")
+        assert under_way == ["done"], "the message began no turn between the first signal and the last"
+        with trio.fail_after(10):
+            await kid.wait_idle()
+        assert texts(await kid.transcript())[-2:] == ["<hear me", ">heard"]
+
+
 class LateSteer(Hooks):
     """Answers a response too late."""
 
