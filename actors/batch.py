@@ -45,7 +45,7 @@ class Why(enum.StrEnum):
     ABORT = "The run was aborted"
     STEER = "A newer message interrupted the turn"
     TIME = "The time for this turn was up"
-    FATAL = "A call beside this one failed, after which nothing more is started,"
+    FATAL = "A call beside this one failed, which ends the whole batch,"
     HOOK = "A hook of this agent stopped the turn"
     CRASH = "The turn was given up"
 
@@ -124,7 +124,7 @@ def start(calls: tuple[CallView, ...], limit: int) -> tuple[tuple[CallView, ...]
 
 
 def settle(calls: tuple[CallView, ...], turn: TurnId, outcomes: Iterable[CallOutcome]) -> tuple[CallView, ...]:
-    """The calls with what these gave; a fatal tool's failure skips what was not started."""
+    """The calls with what these gave; a fatal tool's failure ends all others of the batch (TOL-4)."""
     found = {outcome.call: outcome for outcome in outcomes}
     fatal = False
     after = list(calls)
@@ -141,16 +141,13 @@ def settle(calls: tuple[CallView, ...], turn: TurnId, outcomes: Iterable[CallOut
 
 
 def stop(calls: tuple[CallView, ...], turn: TurnId, why: Why) -> tuple[CallView, ...]:
-    """All calls settled: those not started as skipped, and the running ones as aborted (ABT-3).
-
-    A fatal call's failure leaves the running ones alone.
-    """
+    """All calls settled: those not started as skipped, and the running ones as aborted (ABT-3)."""
     after = []
     for call in calls:
         if call.state is CallState.PLANNED or call.state is CallState.AWAITING:
             done = result(turn, call.block, ResultStatus.SKIPPED, f"Not run: {_lower(why)} before this call started.")
             after.append(evolve(call, state=CallState.SETTLED, result=done))
-        elif call.state is CallState.STARTED and why is not Why.FATAL:
+        elif call.state is CallState.STARTED:
             harmless = call.tool is not None and call.tool.effect.harmless
             text = f"{why} while this call was running." + ("" if harmless else f" {MAY_HAVE}")
             done = result(turn, call.block, _CUT[why], text)

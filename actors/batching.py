@@ -12,12 +12,12 @@ from .happenings import ApprovalDecided, ToolEnded, ToolStarted
 from .ids import turn_id
 from .inputs import Phase
 from .messages import Verdict
-from .moves import CALLS_LISTED, Look, StartCall, Step, Tell, TurnState, opened
+from .moves import CALLS_LISTED, CancelCalls, Look, StartCall, Step, Tell, TurnState, opened
 from .tools import Effect
 from .transcript import ResultStatus
 
 if TYPE_CHECKING:
-    from .callview import CallView
+    from .callview import CallOutcome, CallView
     from .changes import Operation
     from .ids import CallId
     from .moves import Action
@@ -32,6 +32,18 @@ def starting(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
         actions.append(Tell(ToolStarted, {**values, "repaired": call.repaired} if call.repaired else values))
         actions.append(StartCall(call))
     return tuple(actions)
+
+
+def cut_off(
+    before: tuple[CallView, ...], ended: tuple[CallView, ...], outcomes: tuple[CallOutcome, ...]
+) -> tuple[Action, ...]:
+    """What ends the running calls that a fatal tool's failure settled, though they gave nothing (TOL-4)."""
+    if len(ended) <= len(outcomes):
+        return ()
+    gave = {outcome.call for outcome in outcomes}
+    ran = {call.block.id for call in before if call.state is CallState.STARTED}
+    running = tuple(call.block.id for call in ended if call.block.id in ran - gave)
+    return (CancelCalls(running),) if running else ()
 
 
 def settled_tells(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
@@ -55,6 +67,11 @@ def settled_tells(calls: tuple[CallView, ...]) -> tuple[Action, ...]:
 
 TOLD_CHARS: Final = 200
 """How much of a result an event shows."""
+
+
+def told(outcome: CallOutcome) -> str:
+    """What an event shows of an outcome."""
+    return text_of(outcome.content)[:TOLD_CHARS]
 
 
 def batch_over(state: TurnState, commit: tuple[Operation, ...], before: tuple[Action, ...]) -> Step:

@@ -117,7 +117,7 @@ def count_failures(state: TurnState, ended: tuple[CallView, ...]) -> tuple[tuple
         status = call.result.status if call.result is not None else None
         if status is ResultStatus.OK:
             counts.pop(key, None)
-        elif status is not ResultStatus.SKIPPED:
+        elif status not in (ResultStatus.SKIPPED, ResultStatus.ABORTED):  # a call that failed beside them ended these
             counts[key] = counts.get(key, 0) + 1
     return tuple((name, arguments, times) for (name, arguments), times in counts.items())
 

@@ -54,7 +54,10 @@ def cut(state: TurnState, event: Cut) -> Step:
         if event.steer:
             actions += approving.steered_tells(returned)
             returned = approving.steered(turn, returned)
-        running = tuple(call.block.id for call in returned if call.state is CallState.STARTED)
+        gave = {outcome.call for outcome in event.outcomes}
+        running = tuple(
+            call.block.id for call in state.calls if call.state is CallState.STARTED and call.block.id not in gave
+        )
         calls = batch.stop(returned, turn, _why(event))
         ended = tuple(call for call, was in zip(calls, state.calls, strict=True) if call is not was)
         state.calls = calls

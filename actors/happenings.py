@@ -303,7 +303,7 @@ class ToolEnded(Event):
 
 @attrs.frozen(kw_only=True)
 class ToolLate(Event):
-    """What a call left behind by an abort returned later; it never enters the conversation (TOL-14)."""
+    """What a call left behind returned later; it never enters the conversation (TOL-14)."""
 
     call: CallId
     name: str

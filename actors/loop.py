@@ -17,12 +17,14 @@ from msgspec.structs import replace
 
 from . import turn
 from .asking import Collector, admission, answered, summarised
+from .batching import told
 from .compaction import CompactAsked, CompactionOver, NotSummarised, Summarise
 from .errors import BudgetError, CallboardError, InternalError, ProviderError, UsageError
-from .happenings import AdmissionWaited
+from .happenings import AdmissionWaited, ToolLate
 from .inputs import Admitted, CallsReturned, CommitFailed, Cut, Decided, MustWait, NotAdmitted, Phase, SuspendAsked
 from .moves import Abandon, Admit, Again, Ask, CallHook, CancelCalls, CutStream, Look, Over, StartCall, Tell
 from .streams import Streams
+from .transcript import ResultRecord
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from .callview import CallOutcome, CallView
     from .conversation import Conversation
     from .hosting import Host
+    from .ids import CallId
     from .inputs import Begin, Input
     from .messages import Queued
     from .moves import Action, TurnState
@@ -250,6 +253,7 @@ class TurnLoop:
                 self._start(call)
             case CancelCalls(calls=calls):
                 host.cancel_calls(calls)
+                self._too_late(calls)
             case CallHook():
                 answer, wanted = partial(self._answer, self._generation), partial(self._asks, self._generation)
                 self._end_hook = host.start_hook(action, answer, wanted)
@@ -269,6 +273,22 @@ class TurnLoop:
                 raise AssertionError("the driver asks by itself")
             case _:
                 assert_never(action)
+
+    def _too_late(self, calls: tuple[CallId, ...]) -> None:
+        """What came from these and was not taken in before they were settled without it is late (TOL-14)."""
+        if not any(isinstance(event, CallsReturned) for event in self._inbox):
+            return
+        inbox, self._inbox = self._inbox, deque()
+        names = {record.call: record.name for record in self.state.pending if isinstance(record, ResultRecord)}
+        for event in inbox:
+            if not isinstance(event, CallsReturned):
+                self._inbox.append(event)
+                continue
+            for one in event.outcomes:
+                if one.call in calls:
+                    self._host.tell(ToolLate, {"call": one.call, "name": names.get(one.call, ""), "text": told(one)})
+            if in_time := tuple(one for one in event.outcomes if one.call not in calls):
+                self._inbox.append(CallsReturned(event.now, in_time))
 
     def _start(self, call: CallView) -> None:
         if self._cut is None:  # an abort that is durable starts nothing more (ABT-2)

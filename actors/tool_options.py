@@ -54,7 +54,7 @@ class ToolOptions(TypedDict, total=False):
         approve_timeout: seconds until a request for approval counts as denied; None: as the agent's `Limits` say.
         timeout: seconds until the call is cut off, above 0; None is no limit.
         trust: how far the result may be believed: `trusted`, `workspace`, `external`.
-        fatal: a failure of this tool skips the calls of its batch that have not started.
+        fatal: a failure of this tool ends its batch: what runs is cancelled, what has not started is skipped.
     """
 
     name: str

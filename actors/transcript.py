@@ -140,7 +140,8 @@ class NoteRecord(Kept, frozen=True, tag_field=TAG, tag="note"):
     """A line of the runtime that the next request shows the model: a failure, a limit, a cut.
 
     Attributes:
-        kind: `failure` (dropped again once a later response of the same turn succeeds), `limit`, `repair`, `notice`.
+        kind: `failure` (shown until a later response of the same turn succeeds), `limit` (until its turn is over),
+            `repair`, `notice`.
         without: messages before it that it takes out of what is in force, as their consumption is taken back (CON-6).
     """
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from msgspec.structs import replace
 
 from . import answering, answers, approving, batch, bounds, compacting, ending, parking, poison, recovering, selecting
-from .batching import batch_over, rows_of, settled_tells, starting
+from .batching import batch_over, cut_off, rows_of, settled_tells, starting
 from .budget import Dimension
 from .changes import CallState, OpenTurn
 from .compaction import NO_COMPACTION, CompactAsked, NotSummarised, Summarised
@@ -367,7 +367,7 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
     ended = tuple([call for call, was in zip(calls, before, strict=True) if call is not was])
     keep(state, before, event.outcomes)
     bounds.settled(state, calls, ended)
-    tells = settled_tells(ended)
+    tells = (*settled_tells(ended), *cut_off(before, ended, event.outcomes))
     started: tuple[CallView, ...] = ()
     if not state.suspending:
         if batch.finished(calls):

@@ -30,7 +30,7 @@ from .profile import ChatProfile, EchoReasoning
 from .wire_json import as_map, decode_lenient, heal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from actors.content import Content, Part
     from actors.transcript import Record
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 NOTE_PREFIX: Final = "[runtime] "
 """What the runtime's lines begin with, so that the model can tell them from what people say."""
 
+_PASSING: Final = frozenset({"failure", "limit"})
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder()
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -91,8 +92,9 @@ class _Item:
     """What one record adds to a user message. `json`: a string, or an array of parts."""
 
     json: bytes
-    failure: str | None = None
-    """Turn of a failure note, which a later success of that turn drops."""
+    passing: str = ""
+    """The kind of a note that is not shown for good: `failure`, until its turn succeeds; `limit`, while it lasts."""
+    turn: str = ""
 
     @property
     def plain(self) -> bool:
@@ -113,8 +115,8 @@ class Messages:
     """The encoded messages of one conversation, kept up to date as records are appended.
 
     Invariants:
-        MSG-1 each record is encoded when it is first met; after that only a dropped failure note, or reasoning whose
-        turn is over, changes what stands, and each of them once.
+        MSG-1 each record is encoded when it is first met; after that only a dropped note, or reasoning whose turn is
+        over, changes what stands, and each of them once.
         MSG-2 no message stands between a call and its result.
     """
 
@@ -127,7 +129,7 @@ class Messages:
         self.entries: list[bytes] = []  # a message each, with a comma before it; empty for what is not sent
         self._turn = ""
         self._last_run: _Run | None = None  # the last entry, if it is a user message
-        self._with_notes: list[_Run] = []  # those that hold a failure note
+        self._with_notes: list[_Run] = []  # those that hold a note which is not shown for good
         self._echoed: list[tuple[int, ResponseRecord]] = []  # reasoning that goes back within its turn only
         self._images: list[dict[str, object]] = []  # of results, which take text only: they follow the batch
 
@@ -138,6 +140,7 @@ class Messages:
             if record.turn != self._turn:
                 self._turn = record.turn
                 self._end_echo()
+                self._drop("limit", lambda turn: turn != record.turn)  # noqa: B023 - it is called at once
             match record:
                 case ResultRecord():
                     self._result(record)
@@ -149,7 +152,8 @@ class Messages:
                     self._say(_Item(_content(content)))
                 case NoteRecord(kind=kind, text=text, turn=turn):
                     self._settle_images()
-                    self._say(_Item(dumps(NOTE_PREFIX + text), turn if kind == "failure" else None))
+                    passing = kind if kind in _PASSING else ""
+                    self._say(_Item(dumps(NOTE_PREFIX + text), passing, turn))
                 case SummaryRecord(shown=shown):
                     self._settle_images()
                     if shown:
@@ -177,12 +181,12 @@ class Messages:
             self._last_run = run
         run.items.append(item)
         self.entries[run.index] = _user(run.items)
-        if item.failure is not None and run not in self._with_notes:
+        if item.passing and run not in self._with_notes:
             self._with_notes.append(run)
 
     def _response(self, record: ResponseRecord) -> None:
         if record.stop not in {Stop.INTERRUPTED, Stop.ERROR}:
-            self._drop_failures(record.turn)
+            self._drop("failure", lambda turn: turn == record.turn)  # they have served
         entry = self._assistant(record, echo=self._profile.echo_reasoning is not EchoReasoning.NEVER)
         if self._profile.echo_reasoning is EchoReasoning.WITHIN_TURN:
             self._echoed.append((len(self.entries), record))
@@ -190,14 +194,16 @@ class Messages:
         if entry:
             self._last_run = None
 
-    def _drop_failures(self, turn: str) -> None:
-        """A response of the turn succeeded: its failure notes have served."""
+    def _drop(self, kind: str, over: Callable[[str], bool]) -> None:
+        """The notes of a kind go whose turn is of these."""
+        if not self._with_notes:
+            return
         for run in self._with_notes:
-            kept = [item for item in run.items if item.failure != turn]
+            kept = [item for item in run.items if item.passing != kind or not over(item.turn)]
             if len(kept) < len(run.items):
                 run.items[:] = kept
                 self.entries[run.index] = _user(kept)
-        self._with_notes = [run for run in self._with_notes if any(item.failure for item in run.items)]
+        self._with_notes = [run for run in self._with_notes if any(item.passing for item in run.items)]
 
     def _end_echo(self) -> None:
         for index, record in self._echoed:

@@ -169,13 +169,11 @@ def test_settle_takes_what_running_calls_gave() -> None:
 
 
 @pytest.mark.parametrize("status", [status for status in ResultStatus if status is not OK])
-def test_a_fatal_calls_failure_skips_what_was_not_started(status: ResultStatus) -> None:
-    """Whatever the failure is; what runs goes on."""
+def test_tol_4_core_a_fatal_calls_failure_ends_the_batch(status: ResultStatus) -> None:
+    """Whatever the failure is: what runs is aborted, what was not started is skipped."""
     calls = (view(0, STARTED, "mount"), view(1, STARTED), view(2))
     after = batch.settle(calls, TURN, [outcome(0, status)])
-    assert [call.state for call in after] == [SETTLED, STARTED, SETTLED]
-    assert after[2].result is not None
-    assert after[2].result.status is ResultStatus.SKIPPED
+    assert [one.status for one in batch.results(after)] == [status, ResultStatus.ABORTED, ResultStatus.SKIPPED]
     assert [call.state for call in batch.settle(calls, TURN, [outcome(0)])] == [SETTLED, STARTED, PLANNED]
 
 
@@ -201,9 +199,11 @@ def test_abt_3_core_stop_settles_by_what_had_begun() -> None:
         "Not run: the run was aborted before this call started.",
         f"The run was aborted while this call was running. {batch.MAY_HAVE}",
     ]
-    kept = batch.stop(calls, TURN, batch.Why.FATAL)
-    assert [call.state for call in kept] == [SETTLED, STARTED, STARTED, SETTLED, STARTED]
-    assert not batch.finished(kept)
+    ended = batch.results(batch.stop(calls, TURN, batch.Why.FATAL))
+    assert [one.status for one in ended] == [one.status for one in found]
+    assert text_of(ended[3].content) == (
+        "Not run: a call beside this one failed, which ends the whole batch, before this call started."
+    )
 
 
 def test_refuse_settles_a_call_that_will_not_run() -> None:

@@ -133,17 +133,35 @@ def test_tol_4_core_a_failing_call_cancels_no_sibling() -> None:
     assert drive.results == [ERROR, OK]
 
 
-def test_a_fatal_call_that_fails_skips_what_was_not_started() -> None:
-    """What runs goes on to its end; what waited will not run."""
+def test_tol_4_core_a_fatal_call_that_fails_ends_its_batch() -> None:
+    """What runs is cancelled, what waited will not run, and neither counts as a call that failed."""
     drive = Drive(spec(parallel_calls=2)).start()
     drive.reply(call("mount"), call("look", '{"at": "b"}'), call("look", '{"at": "c"}'))
     drive.ends((0, ERROR))
     assert drive.started == []
-    assert [found.state for found in drive.wrote(CallRow)] == [CallState.SETTLED, CallState.SETTLED]
-    drive.ends(1)
+    assert drive.last(CancelCalls).calls == ("lead:t1.1.1",)
+    drive.ask()
+    assert drive.results == [ERROR, ResultStatus.ABORTED, ResultStatus.SKIPPED]
+    assert drive.state.failures == (("mount", "{}", 1),)
+
+
+def test_tol_4_core_a_call_that_ends_with_a_fatal_one_keeps_its_result() -> None:
+    """What came with the failure is taken, and is not cancelled; the last of a batch has nobody to end."""
+    drive = Drive(spec(parallel_calls=2)).start()
+    drive.reply(call("mount"), call("look", '{"at": "b"}'), call("look", '{"at": "c"}'))
+    drive.ends((0, ERROR), 1)
+    assert drive.all(CancelCalls) == []
     drive.ask()
     assert drive.results == [ERROR, OK, ResultStatus.SKIPPED]
-    assert drive.state.failures == (("mount", "{}", 1),)  # what was skipped has not failed
+
+
+@pytest.mark.parametrize("reason", ["enough", None])
+def test_abt_3_core_a_cut_that_meets_a_fatal_failure_ends_what_runs(reason: str | None) -> None:
+    """The failure came, and was not taken in yet, when the turn was cut: what runs is cancelled all the same."""
+    drive = Drive(spec(parallel_calls=2)).start()
+    drive.reply(call("mount"), call("look", '{"at": "b"}'), call("look", '{"at": "c"}'))
+    drive.cut(reason, outcomes=(drive.outcome((0, ERROR)),))
+    assert drive.last(CancelCalls).calls == ("lead:t1.1.1",)
 
 
 def test_tol_5_core_a_wire_id_used_twice_is_taken_once() -> None:

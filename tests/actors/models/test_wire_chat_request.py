@@ -165,7 +165,9 @@ def test_q83_reasoning_text_is_echoed_as_the_profile_says(echo: str, old: bool, 
 
 def test_trn_2_a_failure_note_is_dropped_once_its_turn_succeeds() -> None:
     """A failure is shown until a response of the same turn comes; an interrupted one is no success."""
-    conversation = Conversation([message("a"), NoteRecord(T1, "failure", "boom"), NoteRecord(T1, "limit", "few left")])
+    conversation = Conversation(
+        [message("a"), NoteRecord(T1, "failure", "boom"), NoteRecord(T1, "notice", "by the way")]
+    )
     encoder = ChatEncoder(ChatProfile(), "here")
 
     def said() -> list[str]:
@@ -173,13 +175,30 @@ def test_trn_2_a_failure_note_is_dropped_once_its_turn_succeeds() -> None:
             m["content"] for m in json.loads(encoder.encode(request(conversation)))["messages"] if m["role"] == "user"
         ]
 
-    assert said() == ["a", "[runtime] boom", "[runtime] few left"]
+    assert said() == ["a", "[runtime] boom", "[runtime] by the way"]
     conversation.extend([response(TextBlock("half", half=True), stop=Stop.INTERRUPTED)])
-    assert said() == ["a", "[runtime] boom", "[runtime] few left"]
+    assert said() == ["a", "[runtime] boom", "[runtime] by the way"]
     conversation.extend([response(TextBlock("other"), turn=T2)])
-    assert said() == ["a", "[runtime] boom", "[runtime] few left"]
+    assert said() == ["a", "[runtime] boom", "[runtime] by the way"]
     conversation.extend([response(TextBlock("done"))])
-    assert said() == ["a", "[runtime] few left"]
+    assert said() == ["a", "[runtime] by the way"]
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_trn_7_what_is_said_of_a_turns_bound_is_not_shown_behind_it(merge: bool) -> None:  # noqa: FBT001
+    """BR-007: "answer now, without tools" is for the turn that has one call left, and for no later one."""
+    conversation = Conversation([message("a"), response(call(1)), result(1), NoteRecord(T1, "limit", "no more tools")])
+    encoder = ChatEncoder(ChatProfile(merge_user=merge), "here")
+
+    def said() -> str:
+        return encoder.encode(request(conversation)).decode()
+
+    assert "no more tools" in said()
+    conversation.extend([response(TextBlock("done"))])
+    assert "no more tools" in said(), "the turn is not over: what was sent stays as it was"
+    conversation.extend([message("b", T2)])
+    assert "no more tools" not in said()
+    assert problems_of(said().encode()) == []
 
 
 def test_merge_user_makes_roles_alternate() -> None:
