@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .messages import Queued
     from .moves import Action, TurnState
     from .ports import Ticket
+    from .transcript import Record
 
 
 _ASKING: Final = frozenset({Phase.ASKING, Phase.COMPACTING})
@@ -253,7 +254,8 @@ class TurnLoop:
                 self._start(call)
             case CancelCalls(calls=calls):
                 host.cancel_calls(calls)
-                self._too_late(calls)
+                for values in _too_late(self._inbox, calls, self.state.pending):
+                    host.tell(ToolLate, values)
             case CallHook():
                 answer, wanted = partial(self._answer, self._generation), partial(self._asks, self._generation)
                 self._end_hook = host.start_hook(action, answer, wanted)
@@ -273,22 +275,6 @@ class TurnLoop:
                 raise AssertionError("the driver asks by itself")
             case _:
                 assert_never(action)
-
-    def _too_late(self, calls: tuple[CallId, ...]) -> None:
-        """What came from these and was not taken in before they were settled without it is late (TOL-14)."""
-        if not any(isinstance(event, CallsReturned) for event in self._inbox):
-            return
-        inbox, self._inbox = self._inbox, deque()
-        names = {record.call: record.name for record in self.state.pending if isinstance(record, ResultRecord)}
-        for event in inbox:
-            if not isinstance(event, CallsReturned):
-                self._inbox.append(event)
-                continue
-            for one in event.outcomes:
-                if one.call in calls:
-                    self._host.tell(ToolLate, {"call": one.call, "name": names.get(one.call, ""), "text": told(one)})
-            if in_time := tuple(one for one in event.outcomes if one.call not in calls):
-                self._inbox.append(CallsReturned(event.now, in_time))
 
     def _start(self, call: CallView) -> None:
         if self._cut is None:  # an abort that is durable starts nothing more (ABT-2)
@@ -362,6 +348,24 @@ class TurnLoop:
             self._answer(generation, said)
         if generation == self._generation:  # the collector stays until the answer is taken in: a cut may come first
             self._asking = False
+
+
+def _too_late(inbox: deque[Input], calls: tuple[CallId, ...], settled: tuple[Record, ...]) -> list[dict[str, object]]:
+    """Take out what came from calls that were settled without it meanwhile: it is late, and told (TOL-14)."""
+    late: list[dict[str, object]] = []
+    if not any(isinstance(event, CallsReturned) for event in inbox):
+        return late
+    names = {record.call: record.name for record in settled if isinstance(record, ResultRecord)}
+    for _ in range(len(inbox)):  # once round
+        event = inbox.popleft()
+        if isinstance(event, CallsReturned):
+            gone = tuple(one for one in event.outcomes if one.call in calls)
+            late += [{"call": one.call, "name": names.get(one.call, ""), "text": told(one)} for one in gone]
+            event = CallsReturned(event.now, tuple(one for one in event.outcomes if one not in gone))
+            if not event.outcomes:
+                continue
+        inbox.append(event)
+    return late
 
 
 def _nothing() -> None:
