@@ -253,9 +253,7 @@ class TurnLoop:
             case StartCall(call=call):
                 self._start(call)
             case CancelCalls(calls=calls):
-                host.cancel_calls(calls)
-                for values in _too_late(self._inbox, calls, self.state.pending):
-                    host.tell(ToolLate, values)
+                _give_up(host, calls, self._inbox, self.state.pending)
             case CallHook():
                 answer, wanted = partial(self._answer, self._generation), partial(self._asks, self._generation)
                 self._end_hook = host.start_hook(action, answer, wanted)
@@ -350,22 +348,21 @@ class TurnLoop:
             self._asking = False
 
 
-def _too_late(inbox: deque[Input], calls: tuple[CallId, ...], settled: tuple[Record, ...]) -> list[dict[str, object]]:
-    """Take out what came from calls that were settled without it meanwhile: it is late, and told (TOL-14)."""
-    late: list[dict[str, object]] = []
+def _give_up(host: Host, calls: tuple[CallId, ...], inbox: deque[Input], settled: tuple[Record, ...]) -> None:
+    """End these calls; what came from them and was not taken in before they were settled is late (TOL-14)."""
+    host.cancel_calls(calls)
     if not any(isinstance(event, CallsReturned) for event in inbox):
-        return late
+        return
     names = {record.call: record.name for record in settled if isinstance(record, ResultRecord)}
     for _ in range(len(inbox)):  # once round
         event = inbox.popleft()
         if isinstance(event, CallsReturned):
-            gone = tuple(one for one in event.outcomes if one.call in calls)
-            late += [{"call": one.call, "name": names.get(one.call, ""), "text": told(one)} for one in gone]
-            event = CallsReturned(event.now, tuple(one for one in event.outcomes if one not in gone))
+            for late in [one for one in event.outcomes if one.call in calls]:
+                host.tell(ToolLate, {"call": late.call, "name": names.get(late.call, ""), "text": told(late)})
+            event = CallsReturned(event.now, tuple(one for one in event.outcomes if one.call not in calls))
             if not event.outcomes:
                 continue
         inbox.append(event)
-    return late
 
 
 def _nothing() -> None:
