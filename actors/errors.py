@@ -345,22 +345,25 @@ class Corrupt(StoreError):
 
 
 class Unavailable(StoreError):
-    """The store cannot be reached or written now (disk full, I/O error, read-only, busy); nothing was written."""
+    """The store cannot be reached or written now; nothing was written. `passing`: it is worth another try."""
 
     kind = "unavailable"
+
+    def __init__(self, text: str, *, passing: bool = False) -> None:
+        super().__init__(text)
+        self.passing = passing
 
 
 class InDoubt(Unavailable):
     """Whether a commit was written is not known: the store failed in the middle of it, and does not say.
 
-    Attributes:
-        messages: ids of those that it would have accepted; `receipt(id)` tells, once the store answers.
+    `messages`: ids of those that it would have accepted; `receipt(id)` tells, once the store answers.
     """
 
     kind = "in_doubt"
 
-    def __init__(self, text: str, messages: tuple[str, ...] = ()) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, messages: tuple[str, ...] = (), *, passing: bool = False) -> None:
+        super().__init__(text, passing=passing)
         self.messages = messages
 
 

@@ -73,6 +73,13 @@ class SpecChanged(Event):
     after: str
 
 
+@attrs.frozen(kw_only=True)
+class StoreTroubled(Event):
+    """The store cannot be written; the tree stands still. `error`: why, and what to do; empty once that is over."""
+
+    error: str
+
+
 # -- messages ----------------------------------------------------------------------------------------------------
 
 

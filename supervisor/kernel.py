@@ -21,7 +21,7 @@ from actors.changes import AgentRow, Bump, ChangeSet, Move
 from actors.errors import CallboardError, Fenced, InDoubt, SpecMissing, StoreError, UnknownPath
 from actors.evolve import evolve
 from actors.frames import Frames
-from actors.happenings import AgentSuspended, AttemptDiscarded, SpecChanged
+from actors.happenings import AgentSuspended, AttemptDiscarded, SpecChanged, StoreTroubled
 from actors.ids import AgentId, MessageId, TreeId, tree_of, turn_id
 from actors.messages import Queued, ReceiptState
 from actors.ref import Receipt
@@ -32,6 +32,7 @@ from .doubt import settled
 from .ledger import Ledger
 from .mirror import Mirror
 from .ownership import Ownership
+from .patience import Patience
 from .replies import Replies
 from .store.base import Store
 
@@ -58,6 +59,7 @@ class Kernel:
         KERNEL-1 an agent is in `actors` once; while it is being read it is in `_reading`.
 
     Attributes:
+        hard_s: for how long a store that cannot be written is borne with.
         now: seconds on Trio's clock; the clock's own method, for `trio.current_time` is four calls, often in a turn.
     """
 
@@ -70,6 +72,8 @@ class Kernel:
     nursery: trio.Nursery
     token: str
     now: Callable[[], float]
+    hard_s: float
+    patience: Patience = attrs.field(init=False)
     ownership: Ownership = attrs.field(init=False)
     mirror: Mirror = attrs.field(init=False)
     actors: dict[AgentId, Actor] = attrs.field(init=False)
@@ -86,7 +90,8 @@ class Kernel:
 
     def __attrs_post_init__(self) -> None:
         """What commits mean here is the mirror's to say."""
-        self.ownership = Ownership(self.store, self._open_accounts)
+        self.patience = Patience(self.hard_s, self.now, self._troubled)
+        self.ownership = Ownership(self.store, self._open_accounts, self.patience)
         spawn = self.nursery.start_soon
         self.mirror = Mirror(
             replies=self.replies,
@@ -136,7 +141,8 @@ class Kernel:
             self.mirror.apply(operations, values)
 
         try:
-            return await self.store.commit(ChangeSet(tree, epoch, _timed(operations, self.wall)), then)
+            change_set = ChangeSet(tree, epoch, _timed(operations, self.wall))
+            return await self.patience.through(lambda: self.store.commit(change_set, then))
         except Fenced:
             self.lost(tree)
             raise
@@ -156,7 +162,8 @@ class Kernel:
 
     async def store_counter(self, name: str) -> int:
         """The next value of a counter that all processes share, from 1."""
-        (value,) = await self.store.commit(ChangeSet(TreeId(""), None, (Bump(name),)))
+        bump = ChangeSet(TreeId(""), None, (Bump(name),))
+        (value,) = await self.patience.through(lambda: self.store.commit(bump))
         assert isinstance(value, int), "Bump returns the new value"
         return value
 
@@ -209,7 +216,7 @@ class Kernel:
         """Read an agent anew, and take its intake and its messages from what is read and what was told meanwhile."""
         next_seq = actor.mailbox.next_seq
         with self.mirror.reading(actor.path) as catch_up:
-            stored = await self.store.load_agent(actor.path)
+            stored = await self.patience.through(lambda: self.store.load_agent(actor.path))
             assert stored is not None, "an agent with an actor is in the store"
             actor.mailbox.reload(stored.queued, next_seq)
             actor.intake, actor.behind = stored.intake, False
@@ -248,7 +255,7 @@ class Kernel:
     async def _read(self, agent: AgentId, *, stand_in: bool) -> Actor:
         await self.own(tree_of(agent))
         with self.mirror.reading(agent) as catch_up:
-            stored = await self.store.load_agent(agent)
+            stored = await self.patience.through(lambda: self.store.load_agent(agent))
             if stored is None:
                 msg = f"there is no agent {agent!r} in this store"
                 raise UnknownPath(msg)
@@ -323,6 +330,11 @@ class Kernel:
     def tell(self, agent: AgentId, event: type[Event], values: Mapping[str, object]) -> None:
         """Emit an event of an agent that has no turn at hand."""
         self.board.tell(event, agent, values)
+
+    def _troubled(self, error: str) -> None:
+        """All trees that are run here stand still, or go on: whoever watches one of them hears of it."""
+        for tree in self.ownership.epochs:
+            self.tell(AgentId(tree), StoreTroubled, {"error": error})
 
 
 def _spec_missing(row: AgentRow) -> SpecMissing:

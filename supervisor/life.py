@@ -62,7 +62,8 @@ class Life:
 
     async def conversation(self, actor: Actor) -> Conversation:
         """The agent's records that are in force; what a compaction replaced is not read (CMP-4)."""
-        return await read_conversation(self._kernel.store, actor.row)
+        kernel = self._kernel
+        return await kernel.patience.through(lambda: read_conversation(kernel.store, actor.row))
 
     async def refresh(self, actor: Actor) -> None:
         """Take row, calls and mailbox from the store anew."""

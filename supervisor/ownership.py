@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from actors.ids import TreeId
 
+    from .patience import Patience
     from .store.base import Store
     from .store.leases import Holder
 
@@ -31,12 +32,14 @@ class Ownership:
 
     Attributes:
         holder: this supervisor, as others are told of it.
+        patience: with a store that cannot be written for a while.
         opened: awaited with a tree that was taken, before anything of it may begin.
     """
 
-    def __init__(self, store: Store, opened: Callable[[TreeId], Awaitable[None]]) -> None:
+    def __init__(self, store: Store, opened: Callable[[TreeId], Awaitable[None]], patience: Patience) -> None:
         self._store = store
         self._opened = opened
+        self._patience = patience
         self._taking: dict[TreeId, trio.Lock] = {}
         self.holder: Holder = store.new_holder()
         self.epochs: dict[TreeId, int] = {}
@@ -54,7 +57,7 @@ class Ownership:
         try:
             async with lock:
                 if tree not in self.epochs:
-                    epoch = await self._store.own(tree, self.holder)
+                    epoch = await self._patience.through(lambda: self._store.own(tree, self.holder))
                     await self._opened(tree)
                     self.epochs[tree] = epoch
         finally:

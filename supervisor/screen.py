@@ -30,6 +30,7 @@ from actors.happenings import (
     RequestFailed,
     RequestStarted,
     ResponseEnded,
+    StoreTroubled,
     TextDelta,
     ToolEnded,
     ToolProgress,
@@ -231,6 +232,8 @@ def notable(event: Event) -> str | None:
             return f"a message will not be answered: {clean(reason)}"
         case PostRefused(error=error):
             return f"a message was refused: {clean(error)}"
+        case StoreTroubled(error=error):
+            return f"stands still: {clean(error)}" if error else "goes on: the store can be written again"
         case _:
             return None
 

@@ -245,6 +245,7 @@ def _assemble(
         nursery=actors,
         token=board.journal.token,
         now=now,
+        hard_s=options.hard_s,
         wall=now if inline else time.time,  # under a virtual clock the time of day is virtual, too
     )
     parts = Parts(

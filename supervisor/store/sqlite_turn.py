@@ -55,7 +55,8 @@ class Turnstile:
                 if now >= deadline:
                     raise Unavailable(
                         f"store {self._store}: another process has been about to write for {WAIT_S:.0f} s;"
-                        " look for one that was stopped, and let it go on or end it"
+                        " look for one that was stopped, and let it go on or end it",
+                        passing=True,
                     ) from None
                 time.sleep(step)
                 step = min(2 * step, 0.004)

@@ -9,6 +9,7 @@ A waiter cannot give up, so the outcome of a commit is always known to whoever a
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 import apsw
@@ -30,15 +31,19 @@ if TYPE_CHECKING:
     from .sqlite_thread import Result
     from .sqlite_turn import Turnstile
 
-_OF_THE_DISK: Final = (
+_PASSING: Final = (
     apsw.FullError,
     apsw.IOError,
     apsw.ReadOnlyError,
     apsw.BusyError,
     apsw.LockedError,
     apsw.CantOpenError,
-    apsw.NoMemError,
     apsw.ProtocolError,
+)
+"""Errors that may be over in a moment, with nothing done in this process."""
+_OF_THE_DISK: Final = (
+    *_PASSING,
+    apsw.NoMemError,
     apsw.InterruptError,
     apsw.CorruptError,
     apsw.NotADBError,
@@ -50,17 +55,16 @@ def store_error(path: str, error: apsw.Error) -> StoreError:
     """What SQLite's error means to whoever uses the store."""
     match error:
         case apsw.FullError():
-            return Unavailable(f"store {path}: the disk is full ({error}); free some space, then go on")
+            told = f"the disk is full ({error}); free some space, then go on"
         case apsw.ReadOnlyError():
-            return Unavailable(f"store {path} is read-only ({error}); make the file and its folder writable")
+            told = f"it is read-only ({error}); make the file and its folder writable"
         case apsw.BusyError() | apsw.LockedError():
-            return Unavailable(f"store {path} is locked by another program ({error}); end that, then go on")
+            told = f"it is locked by another program ({error}); end that, then go on"
         case apsw.CorruptError() | apsw.NotADBError():
             return Corrupt(f"store {path} is damaged or no SQLite database ({error}); restore it from a copy")
         case _:
-            return Unavailable(
-                f"store {path} cannot be read or written ({error}); look at its disk, then open it again"
-            )
+            told = f"it cannot be read or written ({error}); look at its disk"
+    return Unavailable(f"store {path}: {told}", passing=isinstance(error, _PASSING))
 
 
 class Writer:
@@ -68,7 +72,8 @@ class Writer:
 
     Invariants:
         WRITER-1 no transaction is open between groups.
-        WRITER-2 after a COMMIT that failed for the disk's sake nothing more is written: what is on disk is not known.
+        WRITER-2 what a COMMIT that failed for the disk's sake had left in the log is never followed by anything: the
+            next COMMIT writes over it. Until then it is in doubt: who opens the store after a crash may find it.
     """
 
     def __init__(self, path: str, db: apsw.Connection, turnstile: Turnstile) -> None:
@@ -175,17 +180,13 @@ class Writer:
 
     def _roll_back(self, error: BaseException) -> None:
         self._on.forget()
-        if self._committing and isinstance(error, apsw.IOError):
-            self._broken = (
-                f"store {self._path}: the disk failed while a commit was flushed ({error}); nothing more is written"
-                " by this process; look at the disk, then open the store again"
-            )
+        if not self._db.in_transaction:  # SQLite has rolled back by itself
+            return
         try:
-            if self._db.in_transaction:
-                self._on.execute("ROLLBACK")
+            self._on.execute("ROLLBACK")
         except apsw.Error:
-            # SQLite has rolled back by itself, or the connection is lost; either way nothing was committed
-            self._broken = self._broken or str(self._told(error))
+            if self._db.in_transaction:  # the connection is lost
+                self._broken = f"{self._told(error)}; nothing more is written by this process: open the store again"
 
     def _told(self, error: BaseException) -> BaseException:
         """What each waiter of a lost group is told; a new error for each, since each is raised elsewhere."""
@@ -196,7 +197,8 @@ class Writer:
         return told
 
     def _in_doubt(self, error: BaseException) -> InDoubt:
-        doubt = InDoubt(f"store {self._path}: the disk failed while a commit was flushed ({error})")
+        text = f"store {self._path}: the disk failed while a commit was flushed ({error}); look at the disk"
+        doubt = InDoubt(text, passing=True)
         doubt.__cause__ = error
         return doubt
 
@@ -213,5 +215,6 @@ class Writer:
 
     def close(self) -> None:
         """Close the connection; the last one to close writes the log back into the file."""
-        self._db.close()
+        with contextlib.suppress(apsw.Error):  # a failing disk: all that was committed is in the log, and stays there
+            self._db.close()
         self._on.close()
