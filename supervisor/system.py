@@ -229,8 +229,7 @@ def _assemble(
     options: Options,
     inline: bool,
 ) -> Parts:
-    tools, actors = nurseries
-    ledger, graph, gateway = spending.ledger, spending.graph, spending.gateway
+    (tools, actors), ledger, graph, gateway = nurseries, spending.ledger, spending.graph, spending.gateway
     graph.place, frames = store.id, _waiting().frames
     replies = Replies(graph, frames)
     now = trio.lowlevel.current_clock().current_time
