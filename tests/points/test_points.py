@@ -1,0 +1,62 @@
+"""The short form: every crash once in memory, some in a file, some pairs and faults; `python -m tests.points`: all."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.points.scenes import SCENES, Scene
+from tests.points.sweep import HERE, PAIRS, Sweep, told
+from tests.points.table import POINTS
+
+EVERY_PAIR = 331
+EVERY_IN_A_FILE = 23
+EVERY_FAULT = 29
+scenes = pytest.mark.parametrize("scene", SCENES, ids=[scene.name for scene in SCENES])
+turns = {scene.name: turn for turn, scene in enumerate(SCENES)}
+"""Where each scene begins to be sampled, so that not all of them are cut at the same moments."""
+
+
+@pytest.fixture(scope="module")
+def whole() -> Sweep:
+    """What all scenes together have covered, each counted as it is run."""
+    return Sweep("memory")
+
+
+@scenes
+def test_rec_3_a_crash_at_any_moment_breaks_nothing(scene: Scene, whole: Sweep) -> None:
+    """A process dies before or behind each commit, or at each edge of a tool or a request: the next one makes it good.
+
+    Some of those that come next die too, at a moment of the recovery.
+    """
+    first = whole.once(scene)
+    whole.twice(scene, first, EVERY_PAIR, turns[scene.name])
+    assert not whole.broken, told([whole])
+
+
+def test_rec_3_every_point_of_the_list_was_crashed_at(whole: Sweep) -> None:
+    """The list has 34 points; each whose feature exists was met by one of the crashes above."""
+    if whole.singles == 0:
+        pytest.skip("only with the whole module")
+    assert len(POINTS) == 34
+    assert whole.points == set(HERE), told([whole])
+    assert PAIRS >= len(whole.pairs) > 50
+
+
+@scenes
+def test_rec_3_a_crash_breaks_nothing_in_a_file(scene: Scene) -> None:
+    """The same on SQLite, at some moments, and some pairs."""
+    sweep = Sweep("sqlite")
+    first = sweep.once(scene, EVERY_IN_A_FILE, turns[scene.name])
+    sweep.twice(scene, first, EVERY_IN_A_FILE, turns[scene.name])
+    assert not sweep.broken, told([sweep])
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_rec_3_a_store_that_fails_at_any_operation_breaks_nothing(store: str) -> None:
+    """Reads, commits and ownership fail, once or for ever, undone, done or nobody knows: nothing is lost or doubled."""
+    sweep = Sweep(store)
+    for scene in SCENES:
+        if not scene.kills:
+            sweep.fails(scene, EVERY_FAULT, turns[scene.name])
+    assert sweep.ran["fault"] > 20
+    assert not sweep.broken, told([sweep])
