@@ -13,7 +13,7 @@ Operations are structs, as a turn's moves are: they are made in C, ten for each 
 from __future__ import annotations
 
 import enum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 from msgspec import Struct
 
@@ -200,6 +200,8 @@ def row_key(row: Row) -> RowKey:
             return (turn,)
         case KvRow(agent=agent, scope=scope, key=key):
             return (agent, scope, key)
+        case _:
+            assert_never(row)
 
 
 # -- operations --------------------------------------------------------------------------------------------------

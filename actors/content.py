@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 import attrs
 
@@ -102,5 +102,7 @@ def size_of(content: Content) -> int:
                 total += len(data or "") + len(url or "")
             case File(name=name, data=data):
                 total += len(name) + len(data)
+            case _:
+                assert_never(part)
         total += PART_OVERHEAD_BYTES
     return total

@@ -268,7 +268,7 @@ def nothing(state: TurnState, now: float) -> Step:
 def suspend(state: TurnState, now: float, reason: str, error: Exhausted | None = None) -> Step:
     """Stop here; what is settled becomes durable, what is queued stays queued (CLS-5)."""
     state.mail = ()
-    if not opened(state).step and not state.pending and not state.row.owes and error is None:
+    if not state.pending and not state.row.owes and error is None:
         return suspended(state, (), (), (), reason=reason)  # the store knows nothing of this turn
     if error is not None:
         state.row = evolve(state.row, suspended=reason, owes=True)

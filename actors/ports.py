@@ -16,7 +16,7 @@ from msgspec import Struct
 from .budget import DEFAULT_LIMITS, Limits
 from .conversation import Window
 from .ids import AgentId, RequestId
-from .transcript import Block, ReasoningBlock, Stop, TextBlock
+from .transcript import ReasoningBlock, Stop, TextBlock
 from .usage import Amounts, Usage
 
 if TYPE_CHECKING:
@@ -200,11 +200,6 @@ class Served(Struct, frozen=True):
     cost: int | None
     attempts: int
     model: str
-
-
-def block_of(block: ReasoningBlock | TextBlock | WireCall) -> Block | None:
-    """The block as the transcript keeps it; None for a call, which needs an id first."""
-    return None if isinstance(block, WireCall) else block
 
 
 # -- the gateway: what a loop needs to ask a model ------------------------------------------------------------------

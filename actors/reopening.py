@@ -8,7 +8,7 @@ from .answering import unfit
 from .approving import found
 from .moves import CALLS_LISTED
 from .ports import ANSWER_TOOL
-from .transcript import NoteRecord, ResponseRecord, ResultRecord, owes_response
+from .transcript import ResponseRecord, ResultRecord, owes_response
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 
 def owed(conversation: Conversation) -> bool:
     """Whether a turn found open owes a response, by the last durable record (REC-1)."""
-    last = conversation.last
-    if isinstance(last, ResponseRecord):
-        return owes_response(last)
-    return isinstance(last, NoteRecord) or owes_response(last)
+    return owes_response(conversation.last)
 
 
 def open_calls(conversation: Conversation, rows: Iterable[CallRow], toolbox: Toolbox) -> tuple[CallView, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from .errors import BY_KIND, AgentClosed, AnswerUnfit, CallboardError, Exhausted, Unfinished, WaitCycle
+from .errors import BY_KIND, AnswerUnfit, CallboardError, DeadLettered, Exhausted, MailboxError, Unfinished, WaitCycle
 from .ids import AgentId, MessageId, RunId, TurnId
 from .messages import CallDone, Outcome, Status
 from .usage import Usage, dollars
@@ -129,7 +129,8 @@ _PROVIDER: Final = (
 )
 _DEFAULTS: Final[dict[type[CallboardError], tuple[tuple[str, object], ...]]] = {
     WaitCycle: (("path", ()),),
-    AgentClosed: (("message", None),),
+    **{cls: (("message", None),) for cls in BY_KIND.values() if issubclass(cls, MailboxError)},
+    DeadLettered: (("message", None), ("reason", "")),
     **{cls: _PROVIDER for kind, cls in BY_KIND.items() if hasattr(cls, "retryable") and kind},
 }
 

@@ -8,7 +8,7 @@ stays where it is, as the archive (CMP-4).
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
 from .content import Content, Trust, size_of
 from .ids import AgentId, CallId, MessageId, TurnId
@@ -201,6 +201,8 @@ def record_bytes(record: Record) -> int:
             return len(text) + RECORD_OVERHEAD_BYTES
         case SummaryRecord():
             return len(record.shown) + RECORD_OVERHEAD_BYTES
+        case _:
+            assert_never(record)
 
 
 def _block_bytes(block: Block) -> int:
@@ -211,6 +213,8 @@ def _block_bytes(block: Block) -> int:
             return len(text) + len(opaque or "")
         case CallBlock(name=name, arguments=arguments):
             return len(name) + len(arguments) + RECORD_OVERHEAD_BYTES
+        case _:
+            assert_never(block)
 
 
 def owes_response(record: Record | None) -> bool:
@@ -222,6 +226,8 @@ def owes_response(record: Record | None) -> bool:
             return stop is not Stop.INTERRUPTED and any(isinstance(block, CallBlock) for block in blocks)
         case MessageRecord() | ResultRecord() | NoteRecord():
             return True
+        case _:
+            assert_never(record)
 
 
 def entered(records: Iterable[Record]) -> tuple[MessageId, ...]:

@@ -19,7 +19,7 @@ from actors.ids import CallId, MessageId
 from actors.inputs import Begin, Decided, Phase
 from actors.messages import Decision, Envelope, Lane, Purpose, Queued, Status, Verdict
 from actors.moves import Look, Over, StartCall
-from actors.parking import APPROVAL
+from actors.parking import APPROVAL, PAUSED, paused
 from actors.tools import tool, toolbox
 from actors.transcript import ResultRecord, ResultStatus
 from tests.actors.turnkit import AGENT, TOOLS, Drive, call, open_row, spec
@@ -136,6 +136,15 @@ def test_tol_12_core_invalid_calls_are_not_asked_about() -> None:
     made = drive(call("delete", "{}"), call("delete", "{", invalid="malformed_json"))
     assert made.phase is Phase.LOOKING
     assert made.told(ApprovalAsked) == []
+
+
+def test_tol_12_core_beside_a_call_that_is_asked_about_an_invalid_one_is_not() -> None:
+    """It has its error result, and no person is shown what can never run."""
+    made = drive(call("delete", '{"path": "a"}'), call("delete", "{}"), call("nowhere"))
+    assert states(made) == [] or made.phase is Phase.OVER
+    rows = {row.call.rpartition(".")[2]: row.state for row in made.wrote(CallRow)}
+    assert rows == {"0": AWAITING, "1": SETTLED, "2": SETTLED}
+    assert len(made.told(ApprovalAsked)) == 1
 
 
 def test_tol_12_core_what_is_shown_is_final() -> None:
@@ -446,6 +455,36 @@ def test_tol_12_core_parking_is_no_crash() -> None:
     assert made.written.open.tries == 0
     cut_off = drive(call("look"))
     assert again(cut_off, more=False).written.open == open_row(tries=1, consumed=(MessageId("m"),), began_us=0).open
+
+
+@pytest.mark.parametrize("suspended", [None, APPROVAL])
+@pytest.mark.parametrize("pausing", [True, False])
+def test_bud_6_core_a_pause_of_a_parked_turn_leaves_it_in_order(*, suspended: str | None, pausing: bool) -> None:
+    """The pause takes the place of what it was parked for, so that it stands in order is kept with the turn (CON-6)."""
+    row = evolve(open_row(), suspended=suspended)
+    found = paused(row, pausing=pausing)
+    assert found.suspended == (PAUSED if pausing else None)
+    assert found.open is not None
+    assert found.open.left == (suspended is not None)
+    assert paused(evolve(row, open=None), pausing=pausing).open is None
+
+
+def test_tol_3_core_the_row_of_an_approved_store_call_says_that_it_has_not_started() -> None:
+    """Its approval is kept; that it runs is not, as nothing of it is in the store before its result."""
+
+    @tool(effect="store", approve=True)
+    def keep_it(text: str) -> str:
+        """Keep it."""
+        return text
+
+    made = Drive()
+    made.tools = toolbox([keep_it])
+    made.start()
+    made.reply(call("keep_it", '{"text": "a"}'))
+    other = again(made, box=made.tools)
+    decide(other, decision("0"))
+    assert other.started == ["lead:t1.1.0"]
+    assert [(row.state, row.asking is not None) for row in other.wrote(CallRow)] == [(PLANNED, True)]
 
 
 # -- repeats of what ended unknown (TOL-3) -----------------------------------------------------------------------

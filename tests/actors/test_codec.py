@@ -366,6 +366,7 @@ def test_what_stands_inside_is_upgraded_too() -> None:
         (Stored(Line, "line", (), ()),),
         (Stored(Line, "line"), Stored(Line, "other")),
         (Stored(Line, "line"), Stored(Text, "line")),
+        (Stored(Line, "line"), Stored(Line, "line")),
         (Stored(Point, "point"),),
         (Stored(Amounts, "amounts", ("one", "two"), (_split,)),),
     ],

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from actors.compaction import WORTH_BYTES, plan
 from actors.content import Text, Trust
-from actors.conversation import Conversation
+from actors.conversation import Conversation, Window
 from actors.ids import CallId, MessageId, TurnId
 from actors.transcript import (
     CallBlock,
@@ -146,6 +146,73 @@ def test_con_4_core_what_is_taken_back_is_in_force_no_more_and_may_come_again() 
     assert len(conversation) == 3
     assert [conversation.index(at) for at in range(3)] == [2, 3, 4]
     assert conversation.pinned() == ()
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.floats(0, 0.99))
+def test_cmp_5_core_no_cut_is_between_a_call_and_its_result(batches: list[int], keep: float) -> None:
+    """Whatever share is to stay: what stays begins with a message, a note or a response, never with a result."""
+    records = [said(), *(record for number, calls in enumerate(batches, 1) for record in batch(number, calls))]
+    chosen = plan(Conversation(records), keep, owed=False, least=0)
+    assert chosen is not None
+    assert not isinstance([*records, answer()][chosen.cut], ResultRecord)
+    assert problems(records[chosen.cut :]) == []
+
+
+def test_conv_2_core_a_window_is_a_sequence_of_the_records_it_was_made_of() -> None:
+    """By index from either end, by slice and in order; what stands behind it is not in it, and it says so."""
+    records: list[Record] = [said(), answer(), said("again")]
+    conversation = Conversation(records)
+    window = conversation.window()
+    conversation.extend([answer("later")])
+    assert [*window] == window[:] == records
+    assert (window[0], window[-1]) == (records[0], records[-1])
+    assert window[1:5] == records[1:]
+    for index in (3, -4):
+        with pytest.raises(IndexError, match=f"record {index} of 3|record -1 of 3"):
+            window[index]
+    assert repr(window) == f"<Window 3 records, {sum(map(record_bytes, records))} bytes>"
+    assert repr(conversation).startswith("<Conversation 4 records of 4, ")
+
+
+def test_trn_1_core_what_encoders_keep_lives_as_long_as_the_records_it_was_made_of() -> None:
+    """All windows on one conversation share it; where other records are in force, nothing of it is left."""
+    conversation = Conversation([said(), answer()])
+    kept = conversation.window().memo
+    kept["encoder"] = 1
+    conversation.extend([said("more")])
+    assert conversation.window().memo is kept
+    conversation.extend([SummaryRecord(TURN, "summary", 3)])
+    assert conversation.window().memo == {}
+    assert Window([], 0, 0, 0).memo == {}
+
+
+def test_conv_1_core_a_restart_passes_over_older_summaries() -> None:
+    """A summary that stands among what a later one keeps is in force no more, and the places of the rest stay."""
+    stored: list[Record] = [
+        said(),
+        answer(),
+        SummaryRecord(TURN, "first", 1),
+        said("b"),
+        SummaryRecord(TURN, "then", 1),
+    ]
+    extended, found = Conversation(), reloaded(stored)
+    extended.extend(stored)
+    assert [*found.window()] == [*extended.window()] == [stored[4], stored[1], stored[3]]
+    assert [found.index(at) for at in range(4)] == [extended.index(at) for at in range(4)] == [4, 1, 3, 5]
+
+
+@given(st.lists(st.integers(0, 3), max_size=6), st.lists(st.integers(0, 3), max_size=6))
+def test_conv_2_core_what_is_ahead_is_what_will_be(now: list[int], then: list[int]) -> None:
+    """The window of records that are not committed yet is the one that stands when they are; the present one stays."""
+    kinds = (said("a"), answer("b"), NoteRecord(TURN, "notice", "c"), SummaryRecord(TURN, "d", 0))
+    conversation = Conversation([kinds[kind] for kind in now])
+    before = [*conversation.window()]
+    coming = [kinds[kind] for kind in then]
+    ahead = conversation.ahead(coming)
+    assert [*conversation.window()] == before
+    conversation.extend(coming)
+    after = conversation.window()
+    assert ([*ahead], ahead.size_bytes, ahead.responses) == ([*after], after.size_bytes, after.responses)
 
 
 def test_cmp_2_what_comes_behind_the_plan_stays() -> None:

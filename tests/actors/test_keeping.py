@@ -79,6 +79,38 @@ def test_tol_8_core_what_is_staged_is_drained_once_with_the_row_that_lists_it() 
     assert keeping.drained(state) == ()
 
 
+def test_tol_8_core_what_is_kept_is_found_by_its_reference_or_its_whole_id() -> None:
+    """And what is not kept, or no more, is refused with what is."""
+    state = TurnState(spec(), open_row(), 0)
+    keeping.keep(state, [outcome(1, "x"), outcome(2, "y")])
+    for one in state.row.kept:
+        assert pages.found(state.row, pages.reference(one.call)) is pages.found(state.row, one.call) is one
+    with pytest.raises(UsageError, match=r"kept as 'gone'.*kept are: t1\.1\.0, t1\.2\.0"):
+        pages.found(state.row, "gone")
+    with pytest.raises(UsageError, match="kept are: none"):
+        pages.found(open_row(), "t1.1.0")
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(1, 9))
+def test_tol_8_core_a_page_says_where_the_next_begins(start: int, length: int, total: int) -> None:
+    """Page by page the whole is read, and the last says that it is the end."""
+    text = ("abcdefghi"[:total])[start : start + length]
+    page = Page("t1.1.0", "look", start, text, total)
+    end = start + len(text)
+    assert page.next == (end if end < total else None)
+    assert ("; the end]" in page.shown()) == (page.next is None)
+    assert page.shown().startswith(text)
+    assert len(page.shown()) <= len(text) + pages.SHOWN_CHARS
+    assert (f"start={page.next}" in page.shown()) == (page.next is not None)
+
+
+def test_tol_8_core_the_hint_names_the_call_and_what_is_missing() -> None:
+    """Without a place where nothing says which part is missing."""
+    call = CallId("lead/kid:t1.1.0")
+    assert pages.hint(call, None) == '; read_result(reference="t1.1.0") reads on'
+    assert pages.hint(call, 7) == '; read_result(reference="t1.1.0", start=7) reads on'
+
+
 SIZES = st.integers(0, 3 * pages.PIECE_CHARS)
 
 

@@ -16,6 +16,8 @@ from hypothesis import given
 
 from actors.content import File, Image, Text, Trust
 from actors.errors import UsageError
+from actors.ids import CallId
+from actors.results import Keep
 from actors.tools import Effect, Parsed, Refusal, Tool, tool, toolbox
 
 if TYPE_CHECKING:
@@ -329,6 +331,26 @@ def test_arguments_that_fit_are_built_with_defaults() -> None:
     nothing = tool(lambda: "x", name="nothing")
     assert arguments(nothing.parse("")) == {}
     assert arguments(nothing.parse("{}")) == {}
+
+
+def test_tol_12_what_a_person_is_shown_is_what_runs_also_where_it_was_repaired() -> None:
+    """A list that was sent as text is shown as the list that it is read as; arguments that fit stay as they are."""
+    sent = json.dumps({"path": "x", "points": '[{"x": 1, "y": 2}]'})
+    assert delete.final(sent) == {"path": "x", "points": [{"x": 1, "y": 2}]}
+    assert delete.final('{"path": "x"}') == {"path": "x", "points": None}
+
+
+def test_tol_13_what_are_the_functions_own_defaults_need_no_json_form() -> None:
+    """They are left out by identity: an equal value that a hook gave stays."""
+    own = object()
+
+    def fetch(path: str, limit: int = 1_000_000, how: Any = own) -> str:
+        """Fetch."""
+        return f"{path}{limit}{how}"
+
+    made = tool(fetch)
+    given = made.without_defaults({"path": "a", "limit": int("1000000"), "how": own})
+    assert given == {"path": "a", "limit": 1_000_000}
 
 
 @pytest.mark.parametrize(
@@ -658,6 +680,17 @@ def test_tol_8_content_is_cut_by_its_text() -> None:
     assert third == Text("[cut: 50 of 50 characters are missing here]")
     assert shaped.cut
     assert shaped.whole == "\n".join(["a" * 90, "b" * 200, "c" * 50])
+
+
+def test_tol_8_content_that_is_kept_whole_says_how_to_read_on() -> None:
+    """In a part of its own, behind the rest; not where it is longer than what may be kept."""
+    parts = ["a" * 90, PICTURE, "b" * 200]
+    shaped = tool(anything).shape(parts, 200, Keep(CallId("lead:t1.1.0"), 1_000))
+    assert shaped.content[-1] == Text('[all of the text is kept; read_result(reference="t1.1.0") reads on]')
+    assert shaped.kept
+    longer = tool(anything).shape(parts, 200, Keep(CallId("lead:t1.1.0"), 290))
+    assert len(longer.content) == len(parts)
+    assert not longer.kept
 
 
 @given(st.text(), st.integers(min_value=0, max_value=200))

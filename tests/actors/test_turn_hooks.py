@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import pytest
+
 from actors.changes import Claim
+from actors.content import Text
 from actors.errors import Exhausted, Rejected, Unavailable, UsageError
 from actors.happenings import ResponseEnded
 from actors.hooked import Point
-from actors.inputs import Begin, HookReturned, Phase
-from actors.messages import Status
+from actors.ids import MessageId, TurnId
+from actors.inputs import Begin, HookReturned, Looked, Phase
+from actors.messages import Queued, Selection, Status
 from actors.moves import Abandon, CallHook, Look
+from actors.preparing import shown
+from actors.selection import Choice
 from actors.tools import toolbox
-from actors.transcript import ResultStatus
+from actors.transcript import MessageRecord, NoteRecord, ResponseRecord, ResultStatus, Stop
 from tests.actors.turnkit import (
     USAGE,
     Drive,
     call,
     look,
     message,
+    row,
     spec,
+    steer,
 )
 
 
@@ -160,3 +168,82 @@ def test_a_commit_that_fails_while_a_hook_looks_at_a_response_is_no_claim() -> N
     drive = seen()
     drive.fail(HookReturned(0.0, UsageError("no")), Unavailable("x"))
     assert drive.over.suspended == "store"
+
+
+def prepared(*mail: Queued) -> Drive:
+    """A turn whose `prepare` hook has chosen a request for this mail, and which was let in for it."""
+    drive = Drive(spec(Point.PREPARE))
+    drive.begin(*mail)
+    drive.give(HookReturned(0.0))
+    drive.admit()
+    return drive
+
+
+def test_trn_1_core_the_hooks_that_choose_see_all_that_the_commit_will_add() -> None:
+    """What waits to be committed, and the mail, in the order of the conversation."""
+    drive = prepared(message("m"))
+    drive.look(message("m"))
+    drive.reply(call("look"))
+    drive.ends(0)
+    drive.look(steer("s"))
+    coming = drive.last(CallHook).coming
+    assert [type(record).__name__ for record in coming] == ["ResponseRecord", "ResultRecord", "MessageRecord"][
+        -len(coming) :
+    ]
+    drive.give(HookReturned(0.0))
+    drive.admit()
+    drive.look(steer("s"))
+    assert drive.made.records == coming
+
+
+@pytest.mark.parametrize("later", [(), ("m", "n")])
+def test_hok_1_core_they_choose_again_where_other_mail_has_come(later: tuple[str, ...]) -> None:
+    """What was let in is given back; `before_request` was called for this request already, and is not again."""
+    drive = prepared(message("m"))
+    mail = [message(name, seq=at) for at, name in enumerate(later, 1)]
+    drive.look(*mail)
+    if not later:  # nothing is left to answer: the turn is over, and the place is given back
+        assert drive.phase is Phase.OVER
+        assert drive.all(Abandon)
+        return
+    assert drive.last(Abandon).ticket == "ticket"
+    assert drive.last(Look).sends
+    assert drive.state.ticket is None
+    drive.look(*mail)
+    assert drive.last(CallHook).point is Point.PREPARE
+    drive.give(HookReturned(0.0))
+    assert drive.phase is Phase.ADMITTING
+    drive.admit("another")
+    drive.look(*mail)
+    assert drive.asked.ticket == "another"
+
+
+def test_sel_1_core_what_a_choice_adds_is_among_what_the_hooks_see() -> None:
+    """A change of model that resets the conversation is shown as it will stand; showing it changes nothing."""
+    drive = Drive(spec(Point.PREPARE), row(context=7), [MessageRecord(TurnId("lead:t0"), MessageId("o"), (Text("a"),))])
+    drive.give(Begin(0.0))
+    choice = Choice(Selection(model="other"), compatible=False, pinned=(), responses=0)
+    drive.give(Looked(0.0, (message("m"),), drive.tools, None, choice=choice))
+    coming = drive.last(CallHook).coming
+    assert [type(record).__name__ for record in coming] == ["SummaryRecord", "MessageRecord"]
+    assert (drive.state.row.context, drive.state.pending) == (7, ())
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("text", "context returns a list of records"),
+        ([1], "context returns a list of records"),
+        ([ResponseRecord(TurnId("lead:t1"), (), Stop.END_TURN, "m")], "no provider takes: record 0: an empty response"),
+    ],
+)
+def test_trn_5_core_what_a_context_hook_returns_must_be_a_conversation(given: object, says: str) -> None:
+    """No list of records, or one that a provider would refuse, is refused before it is sent."""
+    with pytest.raises(UsageError, match=says):
+        shown(given)
+
+
+def test_what_a_context_hook_returns_is_what_is_sent() -> None:
+    """Whole, and in its order."""
+    records = [NoteRecord(TurnId("lead:t1"), "notice", "a"), NoteRecord(TurnId("lead:t1"), "notice", "b")]
+    assert [*shown(records)] == [*shown(tuple(records))] == records

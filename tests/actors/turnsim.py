@@ -488,7 +488,7 @@ class Sim:
         for record in records:
             if isinstance(record, MessageRecord) and record.pinned:
                 pinned.append(record)
-            elif isinstance(record, NoteRecord):
+            elif isinstance(record, NoteRecord):  # CON-6: a turn was given up, and its messages with it
                 pinned = [one for one in pinned if one.message not in record.without]
         assert [r for r in found.window() if isinstance(r, MessageRecord) and r.pinned] == pinned
         assert [records[found.index(at)] for at in range(len(found))] == list(found.window())

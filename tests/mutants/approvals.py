@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from core import Mutant  # type: ignore[import-not-found]  # its folder is on the path: run as a script
+from place import Mutant  # type: ignore[import-not-found]  # its folder is on the path: run as a script
 
-APPROVING, PARKING, TURN = "actors/approving.py", "actors/parking.py", "actors/turn.py"
+APPROVING, PARKING, RECOVERING = "actors/approving.py", "actors/parking.py", "actors/recovering.py"
 POISON = "actors/poison.py"
 BATCH, BATCHING, CUTTING = "actors/batch.py", "actors/batching.py", "actors/cutting.py"
 
@@ -67,7 +67,7 @@ MUTANTS = (
         "TOL-12 the decision is not claimed",
         PARKING,
         "(Claim(state.row.agent, tuple(claimed), turn), *rows_of",
-        "(*rows_of",
+        "(*(), *rows_of",
     ),
     Mutant("TOL-12 the later decision counts", PARKING, "and envelope.target not in found:", "and True:"),
     Mutant("TOL-12 decided, and not written", PARKING, "turn), *rows_of(state, changed))", "turn),)"),
@@ -109,10 +109,10 @@ MUTANTS = (
         "(*rows, *commit), records, before, reason",
         "commit, records, before, reason",
     ),
-    Mutant("TOL-12 recovery does not park", TURN, "if parking.idle(state) and not event.more:", "if False:"),
+    Mutant("TOL-12 recovery does not park", RECOVERING, "if parking.idle(state) and not event.more:", "if False:"),
     Mutant(
         "TOL-12 a decision comes to a parked turn",
-        TURN,
+        RECOVERING,
         "if parking.idle(state) and not event.more:",
         "if parking.idle(state):",
     ),

@@ -1,0 +1,3 @@
+"""Mutants of the core's values."""
+
+MUTANTS = ()
