@@ -346,7 +346,12 @@ MUTANTS = (
         "TRN-7 identical failures off by one", BOUNDS, ">= limits.identical_failures", "> limits.identical_failures"
     ),
     Mutant("TRN-7 success does not forget", BOUNDS, "counts.pop(key, None)", "pass"),
-    Mutant("TRN-7 skipped counts as failed", BOUNDS, "elif status is not ResultStatus.SKIPPED:", "else:"),
+    Mutant(
+        "TRN-7 skipped counts as failed",
+        BOUNDS,
+        "elif status not in (ResultStatus.SKIPPED, ResultStatus.ABORTED):",
+        "else:",
+    ),
     Mutant("TRN-7 repairs off by one", ANSWERING, "if len(state.unfit) > bound", "if len(state.unfit) > bound + 1"),
     Mutant(
         "TRN-7 half answer dressed as whole",
