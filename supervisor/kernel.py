@@ -35,6 +35,7 @@ from .ownership import Ownership
 from .patience import Patience
 from .replies import Replies
 from .store.base import Store
+from .store.leases import owned_elsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -231,7 +232,8 @@ class Kernel:
 
         Args:
             agent: whose.
-            stand_in: where its spec is missing it gets one that runs nothing, so that it can be closed.
+            stand_in: where its spec is missing it gets one that runs nothing, so that it can be closed; and it is
+                known to be in the store.
 
         Raises:
             UnknownPath: no such agent. SpecMissing: its spec is not in the registry. StoreError.
@@ -253,6 +255,8 @@ class Kernel:
             self._reading.pop(agent).set()
 
     async def _read(self, agent: AgentId, *, stand_in: bool) -> Actor:
+        if not stand_in and tree_of(agent) not in self.ownership.epochs:
+            await self._may_own(agent)
         await self.own(tree_of(agent))
         with self.mirror.reading(agent) as catch_up:
             stored = await self.patience.through(lambda: self.store.load_agent(agent))
@@ -264,6 +268,19 @@ class Kernel:
         self.adopted(actor)
         self.mirror.mortal(actor)
         return actor
+
+    async def _may_own(self, agent: AgentId) -> None:
+        """Refuse to take a tree for the sake of an agent that is not there, or that could not be run here."""
+        stored = await self.store.load_agent(agent)
+        if stored is None:
+            msg = f"there is no agent {agent!r} in this store"
+            raise UnknownPath(msg)
+        if stored.row.name in self.registry:
+            return
+        lease = await self.store.lease(tree_of(agent))
+        if lease is not None and lease.holder.id != self.ownership.holder.id:
+            raise owned_elsewhere(tree_of(agent), lease.holder)
+        raise _spec_missing(stored.row)
 
     def _settle_in(self, stored: StoredAgent, *, stand_in: bool) -> Actor:
         row = stored.row

@@ -130,6 +130,10 @@ class Web:
     def __len__(self) -> int:
         return len(self._open)
 
+    def open(self) -> tuple[Wait, ...]:
+        """The open waits of frames that their agents wait for, oldest first."""
+        return tuple([wait for wait in self._open if wait.waiter not in self._apart])
+
     def waits_of(self, node: Node) -> tuple[Wait, ...]:
         """The open waits of a node, oldest first."""
         return tuple(self._of.get(node, ()))

@@ -7,22 +7,30 @@ question that SQLite answers from memory: has any other connection written? Only
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.errors import CallboardError, StoreError
+from actors.errors import CallboardError, StoreError, WaitCycle
 from actors.happenings import AgentSuspended
 from actors.ids import AgentId, tree_of
 from actors.messages import Purpose
+from actors.waiting import Mode, Need
+
+from .store.crossing import Crossing, hopeless
+from .waits import describe
 
 if TYPE_CHECKING:
     from actors.ids import TreeId
+    from actors.waiting import Wait
 
     from .parts import Parts
 
 POLL_S: Final = 0.05
 """How often the store is asked whether another process has written."""
+CROSS_S: Final = 0.25
+"""How often waits are shown to other processes, while some go from one to another."""
 LOOK_S: Final = 1.0
 """How often answers of other processes are looked for where nothing was written: their owner may be gone."""
 ELSEWHERE: Final = "owned_elsewhere"
@@ -42,6 +50,8 @@ class Peers:
         self._parts = parts
         self._version = -1
         self._read = 0  # the number of the last message that was looked at
+        self._waits: dict[Wait, int] = {}  # those that were published, and their numbers
+        self._numbers = count(1)
 
     def start(self) -> None:
         """Begin to look, where another process can reach the store at all."""
@@ -52,8 +62,8 @@ class Peers:
 
     async def _main(self, lease_s: float) -> None:
         now = self._parts.kernel.now
-        renew_at = look_at = now()
-        known = False
+        renew_at = look_at = cross_at = now()
+        known = written = False
         while True:
             try:
                 if not known:
@@ -66,6 +76,10 @@ class Peers:
                 if wrote or now() >= look_at:
                     await self._find_answers()
                     look_at = now() + LOOK_S
+                written = written or wrote
+                if now() >= cross_at:
+                    await self._cross(wrote=written)
+                    written, cross_at = False, now() + CROSS_S
             except StoreError:
                 pass  # whoever needs the store is told; the next look may find it well again
             await trio.sleep(POLL_S)
@@ -122,6 +136,37 @@ class Peers:
         with suppress(CallboardError):  # what was ordered is carried out all the same; its children go on
             await self._parts.stopping.abort(agent, reason, subtree=False)
 
+    # -- what they wait for ----------------------------------------------------------------------------------------
+
+    async def _cross(self, *, wrote: bool) -> None:
+        """Show the others what is waited for here, where that may concern them; end what can never end (REE-5)."""
+        parts = self._parts
+        kernel, owned = parts.kernel, parts.kernel.ownership.epochs
+        waits = [wait for wait in parts.graph.open_here() if tree_of(wait.waiter.agent) in owned]
+        outward = any(tree_of(target) not in owned for wait in waits for target in wait.targets)
+        if not (outward or self._waits or wrote):
+            return
+        numbers = {wait: self._waits.get(wait) or next(self._numbers) for wait in waits} if outward or wrote else {}
+        published = await kernel.store.cross(kernel.ownership.holder, tuple(map(_crossing, numbers, numbers.values())))
+        mine = kernel.ownership.holder.id
+        others = any(one.holder != mine for one in published)
+        if not outward and not others and numbers:  # nobody else waits: it was shown to nobody
+            numbers = {}
+            await kernel.store.cross(kernel.ownership.holder, ())
+        self._waits = numbers
+        ring = hopeless(published) if others else ()
+        if ring and ring[0].holder == mine:
+            labels = tuple([one.wait.label for one in ring])
+            shown = " waits for ".join((*labels, ring[0].wait.waiter))
+            error = WaitCycle(
+                f"this wait can never end: {shown}, over several processes. Use send() or post(), which return when the"
+                " message is accepted, and finish the turn",
+                (*labels, ring[0].wait.waiter),
+            )
+            for wait, number in numbers.items():
+                if number == ring[0].wait.id:
+                    parts.replies.refuse(wait, error)
+
     # -- what they answered ----------------------------------------------------------------------------------------
 
     async def _find_answers(self) -> None:
@@ -138,3 +183,14 @@ class Peers:
                 waiter.complete(found)
             elif await parts.kernel.store.lease(tree_of(waiter.target)) is None:
                 parts.kernel.mirror.bring(waiter.target)
+
+
+def _crossing(wait: Wait, number: int) -> Crossing:
+    return Crossing(
+        number,
+        describe(wait.waiter),
+        wait.waiter.agent,
+        wait.targets,
+        exits=wait.needs is Need.EXIT,
+        any=wait.mode is Mode.ANY,
+    )

@@ -296,6 +296,11 @@ class Replies:
                 if within(asker, waiter.target):
                     waiter.complete(outcome)
 
+    def refuse(self, wait: Wait, error: CallboardError) -> None:
+        """End an open wait that can never end otherwise."""
+        for waiter in self._waiting.get(wait, ()):
+            waiter.complete(error=error)
+
     def fail_all(self, error: CallboardError) -> None:
         """The supervisor stops: every wait that is left ends, and one that begins later ends at once."""
         self._over = error

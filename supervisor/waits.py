@@ -161,6 +161,10 @@ class WaitGraph:
         waits = self._web.waiters_of(node_of(self.place, agent))
         return tuple([wait for wait in waits if wait.waiter.place == self.place])
 
+    def open_here(self) -> tuple[Wait, ...]:
+        """The open waits for agents of this store by agents here that wait for that code themselves, oldest first."""
+        return tuple([wait for wait in self._web.open() if wait.place == self.place == wait.waiter.place])
+
     def is_waited_for(self, agent: AgentId) -> bool:
         """Whether another agent waits for this one (GAT-1)."""
         return self._web.is_named(node_of(self.place, agent))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from actors.ids import TreeId
     from actors.transcript import Record
 
+    from .crossing import Crossing, Published
     from .leases import Holder, Lease
 
 Then: TypeAlias = Callable[[Values], None]
@@ -260,6 +261,15 @@ class Store(Reader, Protocol):
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         """Give trees back (None: all), so that another may take them at once; the holder writes nothing more there.
+
+        If cancelled: as for `commit`.
+        """
+        ...
+
+    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
+        """Publish the open waits of a process, in place of those it had published, and read everybody's (REE-5).
+
+        Those of a holder whose lease is over, or who is gone, are not among them.
 
         If cancelled: as for `commit`.
         """

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from actors.transcript import Record
 
     from .base import MessageView, Store, StoredAgent, StoreStatistics, Then
+    from .crossing import Crossing, Published
     from .leases import Holder, Lease
 
 from .base import PAGE
@@ -186,6 +187,10 @@ class FaultyStore(PassingReader):
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         """Give trees back."""
         await self._store.release(holder, trees)
+
+    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
+        """Publish open waits, and read everybody's."""
+        return await self._store.cross(holder, waits)
 
     def statistics(self) -> StoreStatistics:
         """What the other has done."""

@@ -18,6 +18,7 @@ from actors.messages import DeadLetter, Queued, ReceiptState
 
 from .base import PAGE, MessageView, StoredAgent, StoreStatistics
 from .checks import call_order
+from .crossing import Published
 from .leases import Holder, begun, is_over, owned_elsewhere
 from .memory_tables import Tables
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from actors.transcript import Record
 
     from .base import Then
+    from .crossing import Crossing
     from .leases import Lease
     from .memory_rows import Message
 
@@ -248,6 +250,27 @@ class MemoryStore(MemoryReader):
                 del owners.trees[tree]
         if trees is None:
             owners.leases.pop(holder.id, None)
+            owners.waits.pop(holder.id, None)
+
+    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
+        """Publish open waits, as `Store.cross`; it does not yield."""
+        self._check_open()
+        owners, now = self._tables.owners, self._now()
+        before = {one.wait.id: one.since for one in owners.waits.pop(holder.id, ())}
+        if waits:
+            mine = tuple([Published(holder.id, before.get(wait.id, now), now, wait) for wait in waits])
+            owners.waits[holder.id] = mine
+        if waits or before:
+            self._tables.commits += 1
+        return tuple(
+            [
+                one
+                for whose, published in owners.waits.items()
+                for one in published
+                if whose == holder.id
+                or ((lease := owners.leases.get(whose)) and not is_over(lease, boot="", now=now, gone=_nobody_is_gone))
+            ]
+        )
 
     def statistics(self) -> StoreStatistics:
         """What it has done so far."""

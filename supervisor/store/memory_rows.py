@@ -13,6 +13,7 @@ from actors.messages import Envelope, Lane, LaneBound, ReceiptState
 from actors.transcript import Record
 
 from . import checks
+from .crossing import Published
 from .leases import Lease
 
 if TYPE_CHECKING:
@@ -74,10 +75,11 @@ class Agent:
 
 @attrs.define(eq=False)
 class Owners:
-    """Who has which tree: `trees` by holder's id, `leases` by it."""
+    """Who has which tree: `trees` by holder's id, `leases` and published `waits` by it."""
 
     trees: dict[TreeId, str] = attrs.Factory(dict)
     leases: dict[str, Lease] = attrs.Factory(dict)
+    waits: dict[str, tuple[Published, ...]] = attrs.Factory(dict)
 
     def lease(self, tree: TreeId) -> Lease | None:
         """The lease of whoever had the tree last and has not given it back."""

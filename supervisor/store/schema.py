@@ -27,6 +27,13 @@ _FIRST: Final = (
     """
     CREATE TABLE owners (holder TEXT PRIMARY KEY, until REAL, body BLOB NOT NULL) STRICT, WITHOUT ROWID
     """,
+    # Waits that go from one process to another (REE-5): few, and only while there are some.
+    """
+    CREATE TABLE waits (
+        holder TEXT NOT NULL, id INTEGER NOT NULL, since REAL NOT NULL, at REAL NOT NULL, body BLOB NOT NULL,
+        PRIMARY KEY (holder, id)
+    ) STRICT, WITHOUT ROWID
+    """,
     # n: the order in which agents were made. seq: of the last message. *_n, *_bytes: STORE-3.
     """
     CREATE TABLE agents (

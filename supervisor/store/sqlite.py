@@ -18,7 +18,7 @@ from .base import PAGE, StoreStatistics
 from .leases import LEASE_S, Lease
 from .sqlite_file import Owner, open_reader, open_writer, resolved, several_may_write
 from .sqlite_machine import boot_seconds, new_holder
-from .sqlite_owners import Look, release, renew, take
+from .sqlite_owners import Look, cross, release, renew, take
 from .sqlite_reads import Reads
 from .sqlite_thread import Thread
 from .sqlite_turn import Turnstile
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from actors.transcript import Record
 
     from .base import MessageView, StoredAgent, Then
+    from .crossing import Crossing, Published
     from .leases import Holder
     from .sqlite_owners import Owning
     from .sqlite_thread import Result
@@ -223,6 +224,11 @@ class SqliteStore(SqliteReader):
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         """Give trees back, as `Store.release`."""
         await self._write(release(holder, trees))
+
+    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
+        """Publish open waits, as `Store.cross`."""
+        (found,) = await self._write(cross(holder, waits, self._clock))
+        return cast("tuple[Published, ...]", found)
 
     async def version(self) -> int:
         """Whether another process has committed; what this one does changes nothing, as its writer knows."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import msgspec
 
+from .crossing import Crossing, Published
 from .leases import Holder, Lease, begun, is_over, owned_elsewhere
 from .sqlite_machine import boot_id, gone
 from .sqlite_steps import Step
@@ -48,6 +49,11 @@ def renew(holder: Holder, clock: Clock) -> Owning:
 def release(holder: Holder, trees: tuple[str, ...] | None) -> Owning:
     """Give trees back, or all."""
     return Owning("", (_release, (holder, trees)))
+
+
+def cross(holder: Holder, waits: tuple[Crossing, ...], clock: Clock) -> Owning:
+    """Publish open waits; its value is everybody's."""
+    return Owning("", (_cross, (holder, waits, clock)))
 
 
 LEASE: Final = "SELECT t.epoch, o.body, o.until FROM trees t LEFT JOIN owners o ON o.holder = t.holder WHERE t.tree = ?"
@@ -91,9 +97,34 @@ def _release(db: Db, holder: Holder, trees: tuple[str, ...] | None) -> None:
     if trees is None:
         db.execute("UPDATE trees SET holder = NULL WHERE holder = ?", (holder.id,))
         db.execute("DELETE FROM owners WHERE holder = ?", (holder.id,))
+        db.execute("DELETE FROM waits WHERE holder = ?", (holder.id,))
         return
     for tree in trees:
         db.execute("UPDATE trees SET holder = NULL WHERE tree = ? AND holder = ?", (tree, holder.id))
+
+
+_PUBLISH: Final = "INSERT INTO waits VALUES (?, ?, ?, ?, ?)"
+_PUBLISHED: Final = (
+    "SELECT w.holder, w.since, w.at, w.body, o.body, o.until FROM waits w LEFT JOIN owners o ON o.holder = w.holder"
+)
+
+
+def _cross(db: Db, holder: Holder, waits: tuple[Crossing, ...], clock: Clock) -> Any:
+    now = clock()
+    before = dict(db.ask("SELECT id, since FROM waits WHERE holder = ?", (holder.id,)))
+    if before:
+        db.execute("DELETE FROM waits WHERE holder = ?", (holder.id,))
+    for wait in waits:
+        body = msgspec.json.encode(attrs.asdict(wait))
+        db.execute(_PUBLISH, (holder.id, wait.id, before.get(wait.id, now), now, body))
+    return tuple(
+        [
+            Published(whose, since, at, msgspec.json.decode(body, type=Crossing))
+            for whose, since, at, body, owner, until in db.ask(_PUBLISHED)
+            if whose == holder.id
+            or (owner is not None and not is_over(decoded(owner, until), boot=boot_id(), now=now, gone=gone))
+        ]
+    )
 
 
 def decoded(body: bytes, until: float | None) -> Lease:

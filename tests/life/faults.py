@@ -18,6 +18,7 @@ from supervisor.store.faults import Fault, PassingReader
 
 if TYPE_CHECKING:
     from supervisor.store.base import Store, StoreStatistics, Then
+    from supervisor.store.crossing import Crossing, Published
     from supervisor.store.leases import Holder
     from tests.life.trace import Trace
 
@@ -151,6 +152,10 @@ class LifeStore(PassingReader):
     async def renew(self, holder: Holder) -> dict[TreeId, int]:
         self._alive()
         return await self._store.renew(holder)
+
+    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
+        """Publish open waits, and read everybody's."""
+        return await self._store.cross(holder, waits)
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         self._alive()

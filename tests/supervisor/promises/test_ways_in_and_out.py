@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from actors.ports import ModelRequest
     from supervisor import AgentRef
     from supervisor.store.base import Store, StoreStatistics, Then
+    from supervisor.store.crossing import Crossing, Published
     from supervisor.store.leases import Holder
     from tests.supervisor.promises.world import World
 
@@ -195,6 +196,9 @@ class Late(PassingReader):
 
     async def renew(self, holder: Holder) -> dict[TreeId, int]:
         return await self._store.renew(holder)
+
+    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
+        return await self._store.cross(holder, waits)
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         await self._store.release(holder, trees)

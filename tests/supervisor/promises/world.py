@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from actors.transcript import Record
     from actors.watching import Subscription
     from supervisor.store.base import Reader, StoreStatistics
+    from supervisor.store.crossing import Crossing, Published
     from supervisor.store.leases import Holder
 
 EVERY_STATE: Final = tuple(state for state in ReceiptState if state not in (ReceiptState.PENDING, ReceiptState.REFUSED))
@@ -79,6 +80,9 @@ class Spy(PassingReader):
 
     async def renew(self, holder: Holder) -> dict[TreeId, int]:
         return await self._store.renew(holder)
+
+    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
+        return await self._store.cross(holder, waits)
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         await self._store.release(holder, trees)
