@@ -153,7 +153,7 @@ class Closing:
         await kernel.commit(tree_of(path), tuple(operations))
         error: CallboardError = AgentClosed(f"{path} was closed before it answered")
         for message in waiting:
-            self._parts.replies.fail_message(message, error)
+            self._parts.replies.reply(message, error=error)
         outcome = Outcome(path, run_id(path, max(actor.row.runs, 1)), turn_id(path, actor.row.turns), Status.CLOSED)
         self._parts.replies.run_over(outcome)
         self._parts.ledger.ended(path)

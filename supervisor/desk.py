@@ -54,7 +54,7 @@ class SupervisorDesk(Reading):
         """Take a message back."""
         taken = await self._parts.post.withdraw(receipt)
         if taken:
-            self._parts.replies.fail_message(receipt.id, UsageError(f"{receipt.id} was withdrawn"))
+            self._parts.replies.reply(receipt.id, error=UsageError(f"{receipt.id} was withdrawn"))
         return taken
 
     async def ask(self, path: AgentId, letter: Letter, timeout_s: float | None) -> Report:

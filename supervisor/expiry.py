@@ -97,4 +97,4 @@ class Expiry:
             await kernel.commit(tree_of(path), (move,), fenced=False)
         except Conflict:
             return
-        self._parts.replies.fail_message(message, dead_error(message, path, EXPIRED))
+        self._parts.replies.reply(message, error=dead_error(message, path, EXPIRED))

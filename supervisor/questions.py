@@ -255,7 +255,7 @@ class Questions:
     def _fail(self, found: Open, error: CallboardError) -> None:
         del self._open[found.asked.id]
         self._parts.graph.end(found.ask.wait)
-        self._parts.replies.fail_message(found.asked.id, error)
+        self._parts.replies.reply(found.asked.id, error=error)
 
     # -- by the ancestor's model -----------------------------------------------------------------------------------
 

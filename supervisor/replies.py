@@ -265,20 +265,15 @@ class Replies:
         for waiter in self._runs.pop(outcome.path, ()):
             waiter.complete(outcome)
 
-    def reply(self, message: MessageId, outcome: Outcome) -> None:
-        """Answer a message."""
+    def reply(self, message: MessageId, outcome: Outcome | None = None, *, error: CallboardError | None = None) -> None:
+        """Answer a message; with an error, it will have no other reply."""
         for waiter in self._messages.pop(message, ()):
-            waiter.complete(outcome)
-
-    def fail_message(self, message: MessageId, error: CallboardError) -> None:
-        """A message will have no reply."""
-        for waiter in self._messages.pop(message, ()):
-            waiter.complete(error=error)
+            waiter.complete(outcome, error)
 
     def fail_agent(self, agent: AgentId, messages: Iterable[MessageId], error: CallboardError) -> None:
         """An agent stopped here without an outcome: whoever waits for it hears why."""
         for message in messages:
-            self.fail_message(message, error)
+            self.reply(message, error=error)
         for waiter in self._runs.pop(agent, ()):
             waiter.complete(error=error)
 

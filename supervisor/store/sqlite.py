@@ -294,11 +294,18 @@ async def open_sqlite_store(
 def _opened(file: Path, owner: str) -> tuple[Owner, Writer, Reads]:
     lock = Owner.take(file, owner, alone=not several_may_write())
     try:
-        db = open_writer(file)
+        turnstile = Turnstile(file)
         try:
-            return lock, Writer(file.name, db, Turnstile(file)), Reads(file.name, open_reader(file))
+            with turnstile:  # one at a time: two that found no schema would both make it
+                db = open_writer(file)
         except BaseException:
-            db.close()
+            turnstile.close()
+            raise
+        writer = Writer(file.name, db, turnstile)
+        try:
+            return lock, writer, Reads(file.name, open_reader(file))
+        except BaseException:
+            writer.close()
             raise
     except BaseException:
         lock.release()

@@ -68,11 +68,8 @@ class Db:
 
     def begin(self) -> None:
         """Begin a transaction, with the write lock."""
-        self._turnstile.enter()
-        try:
+        with self._turnstile:
             self.execute("BEGIN IMMEDIATE")
-        finally:
-            self._turnstile.leave()
         version = self.version()
         if version != self._version or len(self._agents) > MOST_KNOWN:
             self.forget()

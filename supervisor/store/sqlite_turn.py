@@ -38,6 +38,14 @@ class Turnstile:
         except OSError as error:
             raise Unavailable(f"store {store} cannot be locked: {error}; make its folder writable") from error
 
+    def __enter__(self) -> None:
+        """Stand in the place until the end of the block."""
+        self.enter()
+
+    def __exit__(self, *_: object) -> None:
+        """Leave it."""
+        self.leave()
+
     def enter(self) -> None:
         """Stand in the place; leave it once the write lock is had.
 

@@ -372,3 +372,21 @@ async def test_a_reader_sees_what_its_owner_has_committed(tmp_path: Path) -> Non
                 reader._reads._db.execute("DELETE FROM records")
     async with open_sqlite_reader(path) as reader:
         assert len(await reader.read_records(LEAD)) == 3
+
+
+async def test_a_new_store_is_made_once_by_many_that_open_it(tmp_path: Path) -> None:
+    """Those that find no schema at the same moment do not both make it: each has the one store."""
+    ids: list[str] = []
+
+    async def opens() -> None:
+        async with open_sqlite_store(tmp_path / "agents.db", owner="tests") as store:
+            ids.append(store.id)
+            await store.commit(COUNT)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(12):
+            nursery.start_soon(opens)
+    assert len(ids) == 12
+    assert len(set(ids)) == 1
+    async with open_sqlite_store(tmp_path / "agents.db", owner="tests", inline=True) as store:
+        assert await store.commit(COUNT) == (13,)
