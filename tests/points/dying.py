@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from actors.ports import Emit, ModelRequest, Piece, Response
     from actors.usage import Amounts
     from supervisor.store.base import Store, StoreStatistics, Then
+    from supervisor.store.crossing import Crossing, Published
     from supervisor.store.leases import Holder
 
 T = TypeVar("T")
@@ -264,6 +265,9 @@ class MortalStore(PassingReader):
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         await self._does(_RELEASE, lambda: self.bare.release(holder, trees))
+
+    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
+        return await self._does(frozenset(), lambda: self.bare.cross(holder, waits))
 
     def statistics(self) -> StoreStatistics:
         return self.bare.statistics()
