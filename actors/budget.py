@@ -113,6 +113,8 @@ _COUNTED: Final = (
 
 
 _LANE: Final = LaneBound()
+TURN_S: Final = 1_800.0
+"""Half an hour: longer than any turn that gets on, and shorter than a night of one that does not."""
 
 
 @attrs.frozen(kw_only=True)
@@ -134,7 +136,8 @@ class Limits:
         steer, send: what the lanes hold.
         first_event_s, between_events_s: deadlines of a stream. attempts: tries at one request.
         turn_s: seconds one turn may take, above 0, or None for no limit; while a person is waited for none pass. The
-            model is told at a boundary when they are nearly up; then what is under way is cut.
+            model is told at a boundary when they are nearly up; then what is under way is cut. Under a virtual clock
+            the default is none, unless nothing runs in threads (`inline`): it jumps while one works.
         hard_s: how long a request waits for tools that an abort left behind (REQ-2).
         approvals: calls of one agent that wait for a person at once; more are refused with a result.
         approve_s: seconds until a request for approval counts as denied, where the tool says nothing; None: never.
@@ -155,7 +158,7 @@ class Limits:
     first_event_s: float = 120.0
     between_events_s: float = 60.0
     attempts: int = 4
-    turn_s: float | None = None
+    turn_s: float | None = TURN_S
     hard_s: float = 10.0
     approvals: int = 20
     approve_s: float | None = None

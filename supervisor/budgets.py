@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from actors.agent import Agent
+    from actors.budget import Limits
     from actors.changes import AgentRow
     from actors.hooked import Point
     from actors.ids import AgentId
@@ -79,11 +80,11 @@ def read_grant(row: KvRow) -> tuple[Budget, str]:
     return more, by
 
 
-def turn_spec(agent: Agent, row: AgentRow, hooks: frozenset[Point]) -> TurnSpec:
-    """What holds for all turns of an agent; `hooks`: the points at which there are some."""
+def turn_spec(agent: Agent, row: AgentRow, hooks: frozenset[Point], limits: Limits) -> TurnSpec:
+    """What holds for all turns of an agent. `hooks`: the points at which there are some; `limits`: as they are kept."""
     budget = read_budget(row.budget)
     return TurnSpec(
-        limits=agent.limits,
+        limits=limits,
         drain=agent.drain,
         hooks=hooks,
         on_exhausted=budget.on_exhausted if budget is not None else "wrap_up",

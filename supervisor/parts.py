@@ -215,6 +215,7 @@ class Parts:
         outputs: types that messages owed, by key. lives: of the agents in memory.
         leaving: how the supervisor is being left (`suspend`, `finish`, `close`, `abort`), or None.
         left: it was; nothing runs here any more.
+        timed: turns have a time where nobody gave them one (`timekeeper.kept`).
     """
 
     kernel: Kernel
@@ -228,6 +229,7 @@ class Parts:
     options: Options
     actors_nursery: trio.Nursery
     tools_nursery: trio.Nursery
+    timed: bool
     outputs: dict[str, OutputSpec] = attrs.field(factory=dict)
     lives: dict[AgentId, Living] = attrs.field(factory=dict)
     leaving: str | None = None

@@ -53,6 +53,7 @@ from .stages import Stages
 from .standing import Standing
 from .stopping import Stopping
 from .stores import open_store
+from .timekeeper import jumps, kept
 from .waits import WaitGraph
 
 if TYPE_CHECKING:
@@ -259,12 +260,12 @@ def _assemble(
         options=options,
         actors_nursery=actors,
         tools_nursery=tools,
+        timed=inline or not jumps(trio.lowlevel.current_clock()),
     )
     parts.post = Post(parts)
     parts.children, parts.awaiting, parts.questions = Children(parts), Awaiting(parts), Questions(parts)
     stopping = parts.stopping = Stopping(parts)
-    parts.closing = Closing(parts, stopping)
-    parts.exits = Leaving(parts, stopping)
+    parts.closing, parts.exits = Closing(parts, stopping), Leaving(parts, stopping)
     parts.desk = SupervisorDesk(parts)
     standing = parts.standing = Standing(parts)
     approvals = parts.approvals = Approvals(parts)
@@ -299,7 +300,8 @@ def _make_actor(parts: Parts, agent: Agent, row: AgentRow) -> Actor:
     calls.tell = services.tell
     hooking.bind(services.open_row, services.tell, services.toolbox)
     life = parts.lives[row.agent] = Life(parts, services, calls, hooking)
-    spec = turn_spec(agent, row, points_of(parts.options.hooks, agent.hooks))
+    hooks = points_of(parts.options.hooks, agent.hooks)
+    spec = turn_spec(agent, row, hooks, kept(agent.limits, timed=parts.timed))
     actor = Actor(agent, row, life, spec)
     services.bind(actor)
     return actor

@@ -8,18 +8,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+import attrs
 import trio
 
 from actors.bounds import left_s
+from actors.budget import TURN_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.actor import Actor
+    from actors.budget import Limits
     from actors.ids import AgentId
 
 RECHECK_S: Final = 1.0
 """How soon, at least, a turn is looked at again whose own clock had stood."""
+_JUMPS_S: Final = 60.0
+"""A clock that takes longer than this, in real time, for a second of its own does not run by itself: it jumps."""
+
+
+def jumps(clock: trio.abc.Clock) -> bool:
+    """Whether a clock is a virtual one, which jumps to the next deadline while nothing runs on Trio's thread."""
+    return clock.deadline_to_sleep_time(clock.current_time() + 1.0) > _JUMPS_S
+
+
+def kept(limits: Limits, *, timed: bool) -> Limits:
+    """The limits as they are kept; not `timed`: a clock jumps while threads work, and would end whatever has a time.
+
+    There only a time that was asked for is kept, not the default one.
+    """
+    return limits if timed or limits.turn_s != TURN_S else attrs.evolve(limits, turn_s=None)
 
 
 @final

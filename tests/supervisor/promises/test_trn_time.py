@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+import trio.from_thread
+import trio.lowlevel
+from trio.testing import MockClock
 
 from actors import Hooks, LimitReached, Limits, Moment, UsageError, call, tool
 from actors.models.script import hang
 from actors.transcript import NoteRecord, ResponseRecord, ResultRecord, problems
+from supervisor.timekeeper import jumps
 from tests.supervisor.promises.world import agent, check, said, texts
 
 if TYPE_CHECKING:
-    from trio.testing import MockClock
-
     from actors import Agent
     from actors.ports import ModelRequest
     from tests.supervisor.promises.world import World
@@ -147,6 +149,42 @@ async def test_trn_7_a_hook_that_hangs_ends_its_turn_and_what_it_would_have_answ
         assert hung == [1]
         assert texts(await ref.transcript())[0] == "<go"
         await check(sup.store)
+
+
+async def test_trn_7_a_turn_has_half_an_hour_where_nothing_else_is_said(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """A call that never returns does not hold its agent for ever."""
+    async with world.open({"a": [call("work", seconds=1_000_000), "never asked"]}) as sup:
+        began = trio.current_time()
+        report = await sup.run(agent(tools=[work]), "go")
+        assert isinstance(report.error, LimitReached)
+        assert trio.current_time() - began == pytest.approx(1_800)
+
+
+async def test_trn_7_a_clock_that_jumps_while_a_thread_works_ends_no_turn(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """Under it a turn has no time but one that was asked for: all of it would pass at once."""
+
+    @tool
+    def think(seconds: float) -> str:
+        """Work in a thread, while nothing runs on Trio's."""
+        trio.from_thread.run(trio.sleep, seconds)
+        return "thought"
+
+    script = {"a": [call("think", seconds=5_000), "done"], "b": [call("think", seconds=200)]}
+    async with world.open(script, threads=True) as sup:
+        assert (await sup.run(agent(tools=[think]), "go")).text == "done"
+        report = await sup.run(agent("b", tools=[think], limits=LIMITS), "go")
+        assert isinstance(report.error, LimitReached)
+
+
+async def test_trn_7_a_clock_that_runs_by_itself_is_told_from_one_that_jumps() -> None:
+    """The real clock keeps the time of turns; a virtual one does where it does not wait for a jump."""
+    assert jumps(MockClock(autojump_threshold=0))
+    assert not jumps(MockClock(rate=1.0))
+    assert not jumps(trio.lowlevel.current_clock())
 
 
 async def test_trn_7_a_turn_without_a_limit_takes_what_it_takes(world: World, autojump_clock: MockClock) -> None:
