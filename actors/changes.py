@@ -104,6 +104,7 @@ class AgentRow(Kept, frozen=True, tag_field=TAG, tag="agent"):
         selection: what messages have chosen, or None.
         singly: messages that are on their last try, each in a turn of its own (CON-6).
         kept: tool results that are kept whole, oldest first (TOL-8).
+        trust: the least of all that its conversation ever held: what it says has it (GAT-4).
     """
 
     agent: AgentId
@@ -130,6 +131,7 @@ class AgentRow(Kept, frozen=True, tag_field=TAG, tag="agent"):
     selection: Selection | None = None
     singly: tuple[MessageId, ...] = ()
     kept: tuple[KeptResult, ...] = ()
+    trust: Trust = Trust.TRUSTED
 
 
 class Asking(Kept, frozen=True):

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias, cast, final,
 import attrs
 import trio
 
+from .content import Trust
 from .errors import UsageError
 from .results import Given, compile_output
 from .signature import names_beside
@@ -60,6 +61,7 @@ class CommandOptions(ToolOptions, total=False):
         env: its whole environment; None: ours. Give one where ours holds what the program must not see.
         stop_s: seconds between the signal to end (SIGTERM) and the kill (SIGKILL), from 0; 2 by default.
         output_bytes: how much of the output is kept, its beginning and its end; 1,000,000 by default.
+        trust: of the output; `external` by default.
     """
 
     cwd: str | Path | None
@@ -127,6 +129,7 @@ def command(
 def _made(fn: Callable[P, Argv], options: dict[str, Any], names: Mapping[str, object]) -> Tool[P, Any]:
     where = f"command {getattr(fn, '__name__', fn)!r}"
     how = How.read(options, where)
+    options.setdefault("trust", Trust.EXTERNAL)  # a program reads files and the network, whatever the tool is called
     made: Any = make_tool(fn, cast("ToolOptions", options), names)
     if made.is_async:
         raise UsageError(f"{where} is async; it only says what to run: write a plain function")

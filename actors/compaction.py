@@ -26,6 +26,7 @@ from .transcript import (
     Stop,
     SummaryRecord,
     TextBlock,
+    least_trust,
     record_bytes,
 )
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
@@ -219,7 +220,7 @@ def plan(conversation: Conversation, keep: float, *, owed: bool, least: int = WO
     if size < least or all(isinstance(record, SummaryRecord) for record in replaced):
         return None
     pinned = tuple(conversation.index(at) for at in range(cut) if _pinned(window[at]))
-    trust = max((_trust(record) for record in replaced), key=_TRUSTS.index)
+    trust = least_trust(replaced)
     later = sum(isinstance(window[at], ResponseRecord) for at in range(cut, len(window)))
     return Plan(cut, conversation.index(cut), pinned, size, trust, window.responses - later + 1)
 
@@ -246,13 +247,6 @@ def _units(window: Window, first: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _pinned(record: Record) -> bool:
     return isinstance(record, MessageRecord) and record.pinned
-
-
-_TRUSTS: Final = (Trust.TRUSTED, Trust.WORKSPACE, Trust.EXTERNAL)
-
-
-def _trust(record: Record) -> Trust:
-    return getattr(record, "trust", Trust.TRUSTED)
 
 
 # -- the request -----------------------------------------------------------------------------------------------------

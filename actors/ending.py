@@ -27,7 +27,7 @@ from .messages import (
     skipped_reason,
 )
 from .moves import Abandon, Look, Over, Step, Tell, opened
-from .transcript import MessageRecord, NoteRecord, record_bytes
+from .transcript import MessageRecord, NoteRecord, least_trust, record_bytes
 from .usage import MICROSECONDS, NOTHING, Amounts
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def flush(
         spent = Amounts(active_us=active)
         changes |= {"spent": row.spent + spent, "run_spent": row.run_spent + spent}
     state.since = max(now, state.since)
+    if records and (trust := least_trust(records, row.trust)) is not row.trust:
+        changes["trust"] = trust
     if changes:
         state.row = evolve(row, **changes)
     append = (Append(row.agent, state.head, records),) if records else ()
@@ -182,6 +184,7 @@ def outcome(state: TurnState, turn_open: OpenTurn, status: Status, *, failure: F
         cost_known=row.cost_known,
         failure=failure,
         calls=tuple(CallDone(call, name, what) for call, name, what in state.done),
+        trust=row.trust,
     )
 
 
@@ -222,6 +225,7 @@ def _report(parent: str, told: Outcome) -> Envelope:
         content=(Text(text),),
         sender=told.path,
         purpose=Purpose.REPORT,
+        trust=told.trust,
         reserved=True,
     )
 

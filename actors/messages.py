@@ -251,7 +251,7 @@ class Outcome(Kept, frozen=True):
         text: the last response's text.
         output: JSON text of the structured answer, or None. output_type: its type's key.
         usage, spent: of the run so far. cost_known: False where a model without a price was used.
-        calls: the run's tool calls, the last 64.
+        calls: the run's tool calls, the last 64. trust: the least of what the agent's conversation held.
     """
 
     path: AgentId
@@ -267,6 +267,7 @@ class Outcome(Kept, frozen=True):
     failure: Failure | None = None
     question: Asked | None = None
     calls: tuple[CallDone, ...] = ()
+    trust: Trust = Trust.TRUSTED
 
     @property
     def cut(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from .content import Trust
 from .errors import BY_KIND, AnswerUnfit, CallboardError, DeadLettered, Exhausted, MailboxError, Unfinished, WaitCycle
 from .ids import AgentId, MessageId, RunId, TurnId
 from .messages import CallDone, Outcome, Status
@@ -53,7 +54,7 @@ class Report:
         status: one of the seven outcomes. text: of the last response. output: the structured answer, or None.
         usage: tokens of the run so far, without children's. cost: dollars, None where no price is known.
         path, run, turn: where. error: what ended it, or None. question: an open one, or None.
-        calls: the run's tool calls, the last 64.
+        calls: the run's tool calls, the last 64. trust: the least of what the agent had read: its words have it, too.
     """
 
     status: Status
@@ -67,6 +68,7 @@ class Report:
     error: CallboardError | None = None
     question: Question | None = None
     calls: tuple[CallDone, ...] = ()
+    trust: Trust = Trust.TRUSTED
 
     def raise_for_status(self) -> Report:
         """Return the report if its status is `done`.
@@ -98,6 +100,7 @@ def report_of(outcome: Outcome, output: object, answer: Answer) -> Report:
         error=None if outcome.failure is None else error_of(outcome.failure),
         question=None if asked is None else Question(asked.id, asked.child, asked.text, answer),
         calls=outcome.calls,
+        trust=outcome.trust,
     )
 
 

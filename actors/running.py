@@ -193,7 +193,7 @@ class Runner:
         except BaseException as error:  # whatever a tool raises is data for the model (TOL-6)  # noqa: ASYNC103 - what is not ours is told, not raised: our own cancellation goes on
             if goes_on(error):
                 raise
-            return self._error(running, safely_told(error))  # noqa: ASYNC104 - likewise
+            return self._error(running, safely_told(error), tool.trust)  # noqa: ASYNC104 - likewise
         if running.scope.cancelled_caught:
             if running.cancelled is not None:
                 return self._error(running, f"The call was cancelled: {running.cancelled}")
@@ -204,7 +204,7 @@ class Runner:
         shape = tool.shape if given.status is ResultStatus.OK else Output(tool.name).shape  # a failure has no type
         shaped = shape(given.value, room.shown_chars, keep)
         status = ResultStatus.ERROR if shaped.error else given.status
-        trust = Trust.TRUSTED if shaped.error else given.trust or tool.trust
+        trust = given.trust or tool.trust  # of an error's words too: they may show what came from outside
         return CallOutcome(call.block.id, status, shaped.content, trust, shaped.whole if shaped.kept else None)
 
     async def _call(self, running: Running, context: Context, given: dict[str, object] | None = None) -> object:
@@ -267,8 +267,8 @@ class Runner:
         )
 
     @staticmethod
-    def _error(running: Running, text: str) -> CallOutcome:
-        return CallOutcome(running.call.block.id, ResultStatus.ERROR, (Text(text[:ERROR_CHARS]),))
+    def _error(running: Running, text: str, trust: Trust = Trust.TRUSTED) -> CallOutcome:
+        return CallOutcome(running.call.block.id, ResultStatus.ERROR, (Text(text[:ERROR_CHARS]),), trust)
 
 
 def _may_have(effect: Effect) -> str:

@@ -190,6 +190,18 @@ Record: TypeAlias = MessageRecord | ResponseRecord | ResultRecord | NoteRecord |
 RECORD_OVERHEAD_BYTES: Final = 24
 
 
+_TRUSTS: Final = tuple(Trust)  # from the most to the least
+
+
+def least_trust(records: Iterable[Record], known: Trust = Trust.TRUSTED) -> Trust:
+    """The least of what records say of their trust, and of what is `known`: what is derived of them has it (GAT-4)."""
+    for record in records:
+        trust = getattr(record, "trust", Trust.TRUSTED)
+        if trust is not known and _TRUSTS.index(trust) > _TRUSTS.index(known):
+            known = trust
+    return known
+
+
 def record_bytes(record: Record) -> int:
     """About how many bytes a record adds to a request."""
     match record:

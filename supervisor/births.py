@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.changes import AgentRow, Enqueue, Put
-from actors.content import Pinned
+from actors.content import Pinned, Trust
 from actors.happenings import AgentStarted
 from actors.ids import AgentId, MessageId
 from actors.messages import Envelope, Lane
@@ -44,7 +44,8 @@ def new(parts: Parts, start: Start, path: AgentId, place: Place, *, forget: Call
     if content is not None:
         message = task_message(path)
         sender = AgentId(start.parent) if start.parent else None
-        envelope = Envelope(message, path, Lane.SEND, content, sender, pinned=isinstance(start.task, Pinned))
+        pinned, trust = isinstance(start.task, Pinned), trust_of(parts, start.parent)
+        envelope = Envelope(message, path, Lane.SEND, content, sender, pinned=pinned, trust=trust)
         operations = (*operations, Enqueue(envelope, start.agent.limits.send))
     models = parts.models_of(start.agent)
     told = {"name": start.agent.name, "model": models[0].id if models else "", "key": start.key or ""}
@@ -61,6 +62,14 @@ def new(parts: Parts, start: Start, path: AgentId, place: Place, *, forget: Call
         forget()
 
     return Birth(path, message, row, operations, born, undone)
+
+
+def trust_of(parts: Parts, path: str) -> Trust:
+    """How far the words of an agent may be believed: as far as the least of what it has read; code is trusted."""
+    actor = parts.kernel.actors.get(AgentId(path)) if path else None
+    if actor is None:
+        return Trust.TRUSTED
+    return (actor.row if actor.loop is None else actor.loop.row).trust
 
 
 def task_message(path: AgentId) -> MessageId:

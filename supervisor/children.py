@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 
 from actors.errors import Aborted, Conflict, Unfinished, UsageError
+from actors.guarding import safely_told
 from actors.ids import AgentId, child_path, ordinal_of, tree_of
 from actors.messages import Status
 from actors.ref import AgentRef
+from actors.results import Given
 from actors.tools import Effect, Tool, toolbox
+from actors.transcript import ResultStatus
 
 from .births import new
 from .remote import Remote
@@ -214,7 +217,7 @@ class Children:
     def _child_tool(self, child: Child) -> Tool[..., object]:
         agent = child.agent
 
-        async def run(ctx: Context, task: str) -> str:
+        async def run(ctx: Context, task: str) -> str | Given:
             kid = await ctx.start(agent, task, budget=child.budget, background=child.background)
             if child.background:
                 return f"{kid.path} was started; its report will come as a message."
@@ -224,8 +227,14 @@ class Children:
         description = f"Hand a task to {agent.name}. {first}".strip()
         return Tool.internal(agent.name, description, dict(TASK_SCHEMA), run, effect=Effect.CHILD, context="ctx")
 
-    def _told(self, report: Report) -> str:
-        """A report as the parent's model reads it; one that is no answer is an error result."""
+    def _told(self, report: Report) -> Given:
+        """A report as the parent's model reads it, believed as far as its agent; no answer is an error result."""
+        try:
+            return Given(self._words(report), trust=report.trust)
+        except Unfinished as error:
+            return Given(safely_told(error), ResultStatus.ERROR, report.trust)
+
+    def _words(self, report: Report) -> str:
         if report.status is Status.DONE:
             return report.text
         if report.question is not None:

@@ -16,6 +16,8 @@ from actors.messages import Envelope, Lane, LaneBound, ReceiptState, skipped_of
 from actors.output import output_spec
 from actors.ref import Receipt
 
+from .births import trust_of
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -228,6 +230,7 @@ class Post:
             lane=letter.lane,
             content=letter.content,
             sender=None if frame is None else frame.agent,
+            trust=trust_of(self._parts, "" if frame is None else frame.agent),
             key=letter.key,
             output=output,
             interrupt=letter.interrupt,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from actors.calling import Context
     from actors.letters import Letter
     from actors.reports import Report
+    from actors.results import Given
 
     from .parts import Parts
     from .replies import Taken
@@ -153,6 +154,7 @@ class Questions:
             status=Status.NEEDS_INPUT,
             text=asked.text,
             question=asked,
+            trust=actor.row.trust if actor.loop is None else actor.loop.row.trust,
         )
 
     @contextmanager
@@ -259,8 +261,8 @@ class Questions:
 
     # -- by the ancestor's model -----------------------------------------------------------------------------------
 
-    def tools(self, ancestor: AgentId, told: Callable[[Report], str]) -> tuple[Tool[..., object], ...]:
-        """A tool for each open question of an agent. `told`: a report as the model reads it, or the call's error."""
+    def tools(self, ancestor: AgentId, told: Callable[[Report], Given]) -> tuple[Tool[..., object], ...]:
+        """A tool for each open question of an agent. `told`: a report as the model reads it."""
         asked = [found for found in self._open.values() if found.ask.ancestor == ancestor]
         return tuple(self._tool(found, told) for found in sorted(asked, key=lambda one: one.tool))
 
@@ -277,10 +279,10 @@ class Questions:
             ordinal += 1
             suffix = f"_{ordinal}"
 
-    def _tool(self, found: Open, told: Callable[[Report], str]) -> Tool[..., object]:
+    def _tool(self, found: Open, told: Callable[[Report], Given]) -> Tool[..., object]:
         child, ancestor = found.asked.child, found.ask.ancestor
 
-        async def run(ctx: Context, answer: str) -> str:
+        async def run(ctx: Context, answer: str) -> Given:
             if found.asked.id not in self._open:
                 msg = f"{child} no longer waits for an answer"
                 raise UsageError(msg)

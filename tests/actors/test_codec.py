@@ -64,7 +64,7 @@ OUTCOME = Outcome(
     AGENT, RunId("lead/child#2:r1"), TURN, Status.NEEDS_INPUT, text="so far", output="{}", output_type="Verdict",
     usage=USAGE, spent=AMOUNTS,
     cost_known=False, failure=Failure("exhausted", "no more", (("node", "lead"), ("limit", "5"))),
-    question=Asked(MessageId("m-2"), AGENT, "which?"), calls=(CallDone(CALL, "read", "ok"),),
+    question=Asked(MessageId("m-2"), AGENT, "which?"), calls=(CallDone(CALL, "read", "ok"),), trust=Trust.EXTERNAL,
 )  # fmt: skip
 
 SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of defaults
@@ -111,7 +111,7 @@ SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of d
             usage=USAGE, spent=AMOUNTS, cost_known=False, budget='{"usd":"1"}', key="nightly", task_digest="task",
             suspended="leaving", background=True, started_by=CALL, run_usage=USAGE, run_spent=AMOUNTS,
             summary=7, context=12_000, selection=Selection("openai:m", "high", ""), singly=(MessageId("m-9"),),
-            kept=(KeptResult(CALL, "read", 70_000, Trust.EXTERNAL),),
+            kept=(KeptResult(CALL, "read", 70_000, Trust.EXTERNAL),), trust=Trust.WORKSPACE,
         ),
         AgentRow(AGENT, "lead", "child", "digest"),
     ),
