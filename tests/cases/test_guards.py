@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from actors import Agent, Child, HookFailed, Hooks, Script, ToolStarted, call, command, guard, tool
+from actors import Agent, Child, Context, HookFailed, Hooks, Script, ToolStarted, call, command, guard, tool
 from actors.content import Trust
 from actors.transcript import MessageRecord, ResultRecord, problems
 from tests.supervisor.promises.approving import first
@@ -182,3 +182,39 @@ async def test_br_180_a_childs_report_is_believed_as_little_as_what_it_read(
         assert labels["clean"] is Trust.TRUSTED
         (dirty,) = [trust for text, trust in labels.items() if "a summary" in text or text == "passed on"]
         assert dirty is Trust.EXTERNAL
+
+
+async def test_br_180_what_an_agent_hands_on_is_believed_as_little_as_what_it_read(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """A task for a child and a message to another tree, before and behind the page that it fetched; code is trusted."""
+
+    @tool
+    async def tell(ctx: Context, text: str) -> str:
+        """Tell the other agent."""
+        await ctx.send("other", text)
+        return "told"
+
+    lead = agent("lead", tools=[fetch, tell], children=[agent("kid")])
+    script = {
+        "lead": [
+            [call("tell", text="before"), call("kid", task="before")],
+            call("fetch"),
+            [call("tell", text="behind"), call("kid", task="behind")],
+            "done",
+        ],
+        "kid": lambda _: "ok",
+        "other": lambda _: "ok",
+    }
+    async with world.open(Script(script)) as sup:  # type: ignore[arg-type]  # steps
+        other = await sup.start(agent("other"), "by code")
+        await (await sup.start(lead, "go")).wait_report()
+        await other.wait_idle()
+        labels = [
+            (said(one.content), one.trust)
+            for path in ("other", "lead/kid", "lead/kid#2")
+            for one in await (await sup.find(path)).transcript()
+            if isinstance(one, MessageRecord)
+        ]
+    told = [("before", Trust.TRUSTED), ("behind", Trust.EXTERNAL)]
+    assert labels == [("by code", Trust.TRUSTED), *told, *told]
