@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 MUTANTS: tuple[Mutant, ...] = (*core.MUTANTS, *approvals.MUTANTS, *values.MUTANTS)
 SURVIVED, KILLED, UNCHANGED, BROKEN = 0, 1, 3, 70
-CPU_S = 60
+CPU_S = 120
 """A mutant that works longer than this, in a search of seconds, does not come to an end; that is no pass."""
 HANGS_S = 400
 
@@ -139,7 +139,7 @@ MACHINE_RUNS = frozenset(
     {
         *("answering", "answers", "approving", "batch", "batching", "bounds", "compacting", "compaction"),
         *("conversation", "cutting", "ending", "evolve", "inputs", "moves", "parking", "poison", "preparing"),
-        *("recovering", "selecting", "staging", "turn"),
+        *("recovering", "selecting", "settling", "staging", "turn", "cycles"),
     }
 )
 """Modules that the machine of the turn runs."""
