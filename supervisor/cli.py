@@ -23,6 +23,7 @@ from .cli_load import Program, load, own_traceback
 from .cli_options import EPILOG, Common, Parser, add_common, common_of, resume_command
 from .cli_run import Ending, carry_out
 from .cli_send import add_message, message_of, send
+from .cli_store import add_store, store_command
 from .screen_live import LiveScreen, Screen, json_screen, plain_screen
 from .show import show
 
@@ -87,6 +88,7 @@ def _dispatch(argv: Sequence[str]) -> int:
     shown.add_argument("--all", action="store_true", help="everything, however many lines")
     add_message(commands.add_parser("send", help="send a message to an agent of a store"), steers=False)
     add_message(commands.add_parser("steer", help="the same, joining its run at the next boundary"), steers=True)
+    add_store(commands)
     demo = commands.add_parser("demo", help="see a review of callboard's own sources; no key needed")
     add_common(demo)
     args = parser.parse_args(argv[:1] if argv[:1] == ["run"] else argv)
@@ -95,6 +97,8 @@ def _dispatch(argv: Sequence[str]) -> int:
             return _run(argv[1:], argv)
         case "show":
             return show(args.store, args.path, whole=args.all)
+        case "store":
+            return store_command(args)
         case "send" | "steer":
             return send(message_of(args))
         case _:

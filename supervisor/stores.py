@@ -12,10 +12,14 @@ from actors.errors import UsageError
 from .store.leases import LEASE_S
 from .store.memory import open_memory_store
 from .store.sqlite import open_sqlite_reader, open_sqlite_store
+from .store.sqlite_check import check_file
+from .store.sqlite_file import resolved
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractAsyncContextManager
 
+    from .store.audit import Violation
     from .store.base import Reader, Store
 
 
@@ -39,6 +43,21 @@ def open_store(store: str | os.PathLike[str] | Store | None, *, inline: bool) ->
         raise UsageError(msg)
     command = " ".join(sys.argv)[:200] or "python"
     return open_sqlite_store(name, owner=command, inline=inline, lease_s=None if inline else LEASE_S)
+
+
+def check_store_file(
+    store: str | os.PathLike[str], told: Callable[[str, int, int], None] | None = None
+) -> Iterator[Violation]:
+    """Everything that is wrong with a store, also while other processes write to it; it is only read.
+
+    Args:
+        store: the path of an SQLite file.
+        told: hears how far it is: of what, how many rows of how many.
+
+    Raises:
+        UsageError: it is no file name. StoreError: it is no store, or cannot be read.
+    """
+    return check_file(resolved(store), told)
 
 
 def open_reader(store: str | os.PathLike[str]) -> AbstractAsyncContextManager[Reader]:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import outcome
 import trio
 
-from actors.errors import Unavailable
+from actors.errors import Unavailable, UsageError
 
 from .base import PAGE, StoreStatistics
 from .leases import LEASE_S, Lease
-from .sqlite_file import Owner, open_reader, open_writer, resolved, several_may_write
+from .sqlite_file import DURABILITIES, Owner, open_reader, open_writer, resolved, several_may_write
 from .sqlite_machine import boot_seconds, new_holder
 from .sqlite_owners import Look, cross, release, renew, take
 from .sqlite_reads import Reads
@@ -263,26 +263,35 @@ class SqliteStore(SqliteReader):
 
 @contextlib.asynccontextmanager
 async def open_sqlite_store(
-    path: str | os.PathLike[str], *, owner: str, inline: bool = False, lease_s: float | None = LEASE_S
+    path: str | os.PathLike[str],
+    *,
+    owner: str,
+    durability: str = "full",
+    inline: bool = False,
+    lease_s: float | None = LEASE_S,
 ) -> AsyncIterator[SqliteStore]:
     """Open a store in a SQLite file, made where it is not there; other processes may have it open, too.
 
     Args:
         path: the file. Beside it stand its log (`-wal`, `-shm`) and two locks (`-owner`, `-queue`).
         owner: what this process is, for the message to another that wants one of its trees: its command line.
+        durability: `full`: what was acknowledged survives a loss of power. `normal` is faster and gives that up: the
+            last commits may be lost with the power, also that a `once` tool had started. In doubt, leave it.
         inline: no threads; for tests under a virtual clock.
         lease_s: seconds that a supervisor keeps its trees without renewing its lease; None: until it gives them back.
 
     Raises:
         OwnedElsewhere: another process has it, and one of the two has a SQLite that may not write beside others.
-        UsageError: the path is a folder or no file name.
+        UsageError: the path is a folder or no file name, or there is no such durability.
         Corrupt: the file is no store. NewerSchema: a newer callboard wrote it.
         Unavailable: there is no such folder, or it cannot be written.
 
     If cancelled: it is closed first; commits under way are finished.
     """
+    if durability not in DURABILITIES:
+        raise UsageError(f"durability= is one of {', '.join(DURABILITIES)}; got {durability!r}")
     file = resolved(path)
-    lock, writer, reads = await _in_thread(lambda: _opened(file, owner), inline=inline)
+    lock, writer, reads = await _in_thread(lambda: _opened(file, owner, durability), inline=inline)
     store = SqliteStore(writer, reads, inline=inline, command=owner, lease_s=lease_s)
     try:
         yield store
@@ -291,13 +300,13 @@ async def open_sqlite_store(
         lock.release()
 
 
-def _opened(file: Path, owner: str) -> tuple[Owner, Writer, Reads]:
+def _opened(file: Path, owner: str, durability: str = "full") -> tuple[Owner, Writer, Reads]:
     lock = Owner.take(file, owner, alone=not several_may_write())
     try:
         turnstile = Turnstile(file)
         try:
             with turnstile:  # one at a time: two that found no schema would both make it
-                db = open_writer(file)
+                db = open_writer(file, durability)
         except BaseException:
             turnstile.close()
             raise

@@ -29,9 +29,12 @@ PRIVATE: Final = 0o600
 BUSY_MS: Final = 5_000
 """How long another program's lock (a `sqlite3` shell, a backup) is waited for."""
 
+DURABILITIES: Final = ("full", "normal")
+"""`full`: flushed at every commit, so that what was acknowledged survives a loss of power. `normal`: it survives a
+crash of the process; the last commits before a loss of power may be gone."""
+
 _PRAGMAS: Final = (
     "journal_mode = WAL",  # readers and the writer do not wait for each other, and a commit is one flush
-    "synchronous = FULL",  # flushed at every commit: what was acknowledged survives a loss of power
     "fullfsync = ON",  # on macOS an ordinary fsync leaves data in the drive's cache
     "checkpoint_fullfsync = ON",
     "temp_store = MEMORY",  # no other file is ever written
@@ -177,8 +180,12 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def open_writer(file: Path) -> apsw.Connection:
+def open_writer(file: Path, durability: str = "full") -> apsw.Connection:
     """Open a store for writing: make it where it is not there, bring it up to this version's schema.
+
+    Args:
+        file: the store.
+        durability: what its commits survive, see `DURABILITIES`.
 
     Raises:
         Corrupt: not a database, or another program's.
@@ -196,7 +203,7 @@ def open_writer(file: Path) -> apsw.Connection:
             if db.readonly("main"):
                 raise Unavailable(f"store {file} is read-only; make the file and its folder writable")
             version = _version(file, db)
-            for pragma in _PRAGMAS:
+            for pragma in (*_PRAGMAS, f"synchronous = {durability}"):
                 db.execute(f"PRAGMA {pragma}").fetchall()
             if db.pragma("journal_mode") != "wal":
                 raise Unavailable(f"store {file}: its file system has no shared memory; put it on a local disk")

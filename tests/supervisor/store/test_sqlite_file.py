@@ -390,3 +390,17 @@ async def test_a_new_store_is_made_once_by_many_that_open_it(tmp_path: Path) -> 
     assert len(set(ids)) == 1
     async with open_sqlite_store(tmp_path / "agents.db", owner="tests", inline=True) as store:
         assert await store.commit(COUNT) == (13,)
+
+
+async def test_what_a_commit_survives_is_chosen_by_name(tmp_path: Path) -> None:
+    """Commits are flushed unless the store is opened as `normal`; no other word is taken."""
+    for durability, level in (("full", 2), ("normal", 1)):
+        async with open_sqlite_store(
+            tmp_path / "agents.db", owner="tests", durability=durability, inline=True
+        ) as store:
+            assert store._writer._db.pragma("synchronous") == level
+    async with open_sqlite_store(tmp_path / "agents.db", owner="tests", inline=True) as store:
+        assert store._writer._db.pragma("synchronous") == 2
+    with pytest.raises(UsageError, match="durability="):
+        async with open_sqlite_store(tmp_path / "agents.db", owner="tests", durability="off", inline=True):
+            pass

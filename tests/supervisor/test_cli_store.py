@@ -1,0 +1,141 @@
+"""`callboard store`: a check says what is wrong, an export is a conversation that programs and people read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors import Agent, Compaction, Script, call, codec, tool
+from actors.models.script import thought
+from supervisor import cli, open_supervisor
+from supervisor.cli_store import MOST
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from actors.ports import ModelRequest
+
+
+LONG = " Long." * 400
+"""Worth a summary."""
+
+
+@tool
+async def look(what: str) -> str:
+    """Look."""
+    return f"saw ```{what}```"
+
+
+async def made(path: Path) -> str:
+    """A store with a conversation that was compacted once."""
+    steps = [(thought("Hm."), "Let me see.", call("look", what="a")), "It is a." + LONG, "And b."]
+
+    def answers(request: ModelRequest) -> object:
+        return "All was a." if request.purpose == "compaction" else steps.pop(0)
+
+    file = path / "agents.db"
+    lead = Agent("lead", "Lead.", tools=[look], compaction=Compaction(keep=0.0))
+    async with open_supervisor(model=Script({"lead": answers}), store=file, agents=[lead], inline=True) as sup:
+        ref = await sup.start(lead, "What is it?")
+        await ref.wait_report()
+        await ref.compact()
+        await ref.wait_compacted()
+        await ref.ask("And then?")
+    return str(file)
+
+
+def ran(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    """The command's exit code, its output and its errors."""
+    capsys.readouterr()
+    code = cli.main(argv)
+    out = capsys.readouterr()
+    return code, out.out, out.err
+
+
+def test_a_check_exits_with_what_it_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """0 and a line where all is well; 1 and a line for each violation, which names the agent and the invariant."""
+    file = trio.run(made, tmp_path, clock=MockClock(autojump_threshold=0))
+    code, out, _ = ran(capsys, "store", "check", file)
+    assert (code, out.startswith(f"{file}: all that must hold does")) == (0, True)
+    db = apsw.Connection(file)
+    db.execute("UPDATE agents SET seq = 7")
+    code, out, err = ran(capsys, "store", "check", file)
+    assert (code, out) == (1, "lead: its last message is to be 7, and 2 is: messages are lost [4]\n")
+    assert "breaks its invariants" in err
+    db.execute("UPDATE records SET epoch = 99")
+    db.execute(
+        "INSERT INTO counters WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 2000)"
+        " SELECT i, '', 9, 1 FROM n"
+    )
+    db.close()
+    code, out, _ = ran(capsys, "store", "check", file)
+    assert (code, len(out.splitlines())) == (1, MOST + 1)
+    assert ran(capsys, "store", "check", str(tmp_path / "none.db"))[0] == 2
+    assert ran(capsys, "store", "check", str(tmp_path))[0] == 2
+
+
+def test_an_export_is_one_record_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line says its version, kind, place and whether it is archived; records read back as they are."""
+    file = trio.run(made, tmp_path, clock=MockClock(autojump_threshold=0))
+    code, out, _ = ran(capsys, "store", "export", file, "lead", "--archived")
+    assert code == 0
+    head, *lines = [json.loads(line) for line in out.splitlines()]
+    assert (head["v"], head["kind"], head["agent"], head["records"]) == (1, "conversation", "lead", len(lines))
+    assert [line["index"] for line in lines] == list(range(len(lines)))
+    assert {(line["v"], line["kind"]) for line in lines} == {(1, "record")}
+    records = [codec.RECORD.decode(json.dumps(line["record"]).encode()) for line in lines]
+    assert [type(record).__name__[:-6] for record in records[:5]] == [
+        "Message", "Response", "Result", "Response", "Summary",
+    ]  # fmt: skip
+    force = [line for line in lines if not line["archived"]]
+    assert 0 < len(force) < len(lines)
+    _, out, _ = ran(capsys, "store", "export", file, "lead")
+    assert [json.loads(line) for line in out.splitlines()[1:]] == force
+
+
+def test_an_export_in_markdown_reads_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Messages, reasoning, calls, results and summaries are sections; what holds fences stands in longer ones."""
+    file = trio.run(made, tmp_path, clock=MockClock(autojump_threshold=0))
+    out = tmp_path / "lead.md"
+    assert ran(capsys, "store", "export", file, "lead", "--format", "md", "--archived", "--output", str(out))[:2] == (
+        0,
+        "",
+    )
+    text = out.read_text()
+    assert text.startswith("# lead\n\n")
+    for part in (
+        "## Message (archived)\n\nWhat is it?\n",
+        "*Reasoning*\n\n> Hm.\n\nLet me see.\n\n**Call** `look`\n\n```json\n",
+        "### Result of `look`: ok (archived)\n\n````\nsaw ```a```\n````\n",
+        "## Summary of what came before\n\n> All was a.\n",
+        "## Message\n\nAnd then?\n",
+    ):
+        assert part in text, text
+    assert not out.with_name("lead.md.part").exists()
+    _, shown, _ = ran(capsys, "store", "export", file, "lead", "--format", "md")
+    assert "What is it?" not in shown
+    assert "And then?" in shown
+
+
+def test_an_export_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An unknown agent and a file that cannot be written are usage errors, and nothing is left behind."""
+    file = trio.run(made, tmp_path, clock=MockClock(autojump_threshold=0))
+    code, _, err = ran(capsys, "store", "export", file, "nobody")
+    assert (code, "no agent nobody" in err) == (2, True)
+    assert ran(capsys, "store", "export", file, "lead", "--output", str(tmp_path / "no" / "x"))[0] == 2
+
+
+@pytest.mark.parametrize("verb", ["", "check", "export"])
+def test_help_fits_eighty_columns(
+    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a person reads first is no wider than a terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, _ = ran(capsys, "store", *filter(None, [verb]), "--help")
+    assert code == 0
+    assert max(len(line) for line in out.splitlines()) <= 80
