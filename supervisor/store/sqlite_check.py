@@ -14,9 +14,9 @@ Checked, by the numbers of the design's list of invariants:
     that was to be erased, work that a restart finds. Every stored class is decoded.
 
 No questions to a store, and proven by tests alone: 9, 11, 15, 18, 22, 24, 32, 36 to 38, 40 to 43, 45, 46, 50, 53 to 56
-(they are of a history, of time or of a process); 25, 26 (of the world outside); 12, 28 to 31, 34 (of what a history
-held that is erased with its batch); 16 and 17 (whether a holder lives, a lease says); 27 and 35 (waits are their process's, also those it publishes);
-48 and 49 (what a budget allows is derived when a tree is opened).
+(they are of a history, of time or of a process); 25, 26 (of the world outside); 12, 28 to 31, 34 (of what is erased
+with its batch); 16 and 17 (whether a holder lives, its lease says); 27 and 35 (waits are their process's, also those
+that it publishes); 48 and 49 (what a budget allows is derived when a tree is opened).
 """
 
 from __future__ import annotations
