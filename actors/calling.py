@@ -12,6 +12,8 @@ from .ids import AgentId
 from .pages import PAGE_CHARS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .agent import Agent
     from .budget import Budget
     from .conversation import Window
@@ -53,6 +55,8 @@ class Context:
         idempotency_key: the same for every attempt at this call, and for no other call: hand it to remote systems.
         name: of the tool. caller: who asked the agent, or empty.
         kv: key-value stores: `kv.call` of this call, `kv.run` of its run, `kv.agent` of the agent.
+        so_far: a tool may set it to a function that gives what the call has so far, as text: the result of a call that
+            its timeout or `cancel_call` cut off shows it. It is called once the call's code has ended.
     """
 
     __callboard_context__: ClassVar[bool] = True
@@ -65,6 +69,7 @@ class Context:
         self.agent = host.agent
         self.idempotency_key = f"{host.idempotency_scope}:{call}"
         self.kv = kv
+        self.so_far: Callable[[], str] | None = None
 
     @property
     def caller(self) -> str:

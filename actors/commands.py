@@ -139,7 +139,11 @@ def _made(fn: Callable[P, Argv], options: dict[str, Any], names: Mapping[str, ob
     async def run(*args: Any, **kwargs: Any) -> Given:
         context: Context | None = kwargs.get(hidden) if made.context is not None else kwargs.pop(hidden, None)
         argv = _checked(fn(*args, **kwargs), where)
-        return await run_command(argv, how, None if context is None else context.progress)
+        output = Kept(how.output_bytes)
+        if context is None:
+            return await run_command(argv, how, output=output)
+        context.so_far = output.text
+        return await run_command(argv, how, context.progress, output)
 
     output = compile_output(made.name, str, where)
     tool: Tool[P, Any] = attrs.evolve(made, fn=run, context=hidden, is_async=True, output=output)
@@ -155,13 +159,16 @@ def _checked(argv: object, where: str) -> list[str]:
 # -- running -----------------------------------------------------------------------------------------------------
 
 
-async def run_command(argv: Sequence[str], how: How, progress: Callable[[str], None] | None = None) -> Given:
+async def run_command(
+    argv: Sequence[str], how: How, progress: Callable[[str], None] | None = None, output: Kept | None = None
+) -> Given:
     """Run a program to its end, and its group with it.
 
     Args:
         argv: the program and its arguments; no shell.
         how: where, and within which bounds.
         progress: called with what it writes, as it comes.
+        output: takes what it writes; None: nobody else wants it.
 
     Raises:
         OSError: there is no such program, or it cannot be started.
@@ -177,7 +184,7 @@ async def run_command(argv: Sequence[str], how: How, progress: Callable[[str], N
         env=how.env,
         start_new_session=True,
     )
-    output, group = Kept(how.output_bytes), _Group(process, how.stop_s)
+    output, group = output or Kept(how.output_bytes), _Group(process, how.stop_s)
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_read, process, output, progress)

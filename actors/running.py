@@ -196,9 +196,13 @@ class Runner:
             return self._error(running, safely_told(error), tool.trust)  # noqa: ASYNC104 - likewise
         if running.scope.cancelled_caught:
             if running.cancelled is not None:
-                return self._error(running, f"The call was cancelled: {running.cancelled}")
-            text = f"The call took longer than {timeout} s and was cut off.{_may_have(tool.effect)}"
-            return CallOutcome(call.block.id, ResultStatus.TIMEOUT, (Text(text),))
+                status, text = ResultStatus.ERROR, f"The call was cancelled: {running.cancelled}"[:ERROR_CHARS]
+            else:
+                status = ResultStatus.TIMEOUT
+                text = f"The call took longer than {timeout} s and was cut off.{_may_have(tool.effect)}"
+            had = _so_far(context, room)
+            shown, trust = (f"{text}\nUntil then:\n{had}", tool.trust) if had else (text, Trust.TRUSTED)
+            return CallOutcome(call.block.id, status, (Text(shown),), trust)
         given = value if isinstance(value, Given) else Given(value)
         keep = Keep(call.block.id, room.kept_chars) if room.kept_chars and given.keep else None
         shape = tool.shape if given.status is ResultStatus.OK else Output(tool.name).shape  # a failure has no type
@@ -269,6 +273,17 @@ class Runner:
     @staticmethod
     def _error(running: Running, text: str, trust: Trust = Trust.TRUSTED) -> CallOutcome:
         return CallOutcome(running.call.block.id, ResultStatus.ERROR, (Text(text[:ERROR_CHARS]),), trust)
+
+
+def _so_far(context: Context, room: Room) -> str:
+    """What a call that was cut off had, within what a result shows; empty where it does not say."""
+    if context.so_far is None:
+        return ""
+    try:
+        value = str(context.so_far())
+    except Exception:  # foreign code: what it cannot say is not shown  # noqa: BLE001 - see there
+        return ""
+    return text_of(Output(context.name).shape(value, room.shown_chars).content) if value else ""
 
 
 def _may_have(effect: Effect) -> str:
