@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .callview import CallOutcome
     from .content import Content
-    from .ids import AgentId, TurnId
+    from .ids import AgentId, CallId, TurnId
     from .tools import Tool, Toolbox
     from .transcript import CallBlock
 
@@ -140,8 +140,11 @@ def settle(calls: tuple[CallView, ...], turn: TurnId, outcomes: Iterable[CallOut
     return stop(tuple(after), turn, Why.FATAL) if fatal else tuple(after)
 
 
-def stop(calls: tuple[CallView, ...], turn: TurnId, why: Why) -> tuple[CallView, ...]:
-    """All calls settled: those not started as skipped, and the running ones as aborted (ABT-3)."""
+def stop(
+    calls: tuple[CallView, ...], turn: TurnId, why: Why, so_far: tuple[tuple[CallId, str], ...] = ()
+) -> tuple[CallView, ...]:
+    """All calls settled: those not started as skipped, and the running ones as aborted, with what they had (ABT-3)."""
+    had = dict(so_far)
     after = []
     for call in calls:
         if call.state is CallState.PLANNED or call.state is CallState.AWAITING:
@@ -151,6 +154,9 @@ def stop(calls: tuple[CallView, ...], turn: TurnId, why: Why) -> tuple[CallView,
             harmless = call.tool is not None and call.tool.effect.harmless
             text = f"{why} while this call was running." + ("" if harmless else f" {MAY_HAVE}")
             done = result(turn, call.block, _CUT[why], text)
+            if call.block.id in had and call.tool is not None:
+                shown = (Text(f"{text}\nUntil then:\n{had[call.block.id]}"),)
+                done = evolve(done, content=shown, trust=call.tool.trust)
             after.append(evolve(call, state=CallState.SETTLED, result=done, kept=True))
         else:
             after.append(call)

@@ -56,7 +56,8 @@ class Context:
         name: of the tool. caller: who asked the agent, or empty.
         kv: key-value stores: `kv.call` of this call, `kv.run` of its run, `kv.agent` of the agent.
         so_far: a tool may set it to a function that gives what the call has so far, as text: the result of a call that
-            its timeout or `cancel_call` cut off shows it. It is called once the call's code has ended.
+            is cut off (by an abort, a message that interrupts, its timeout, by hand) shows it. It is called when the
+            call is cut, in the Trio thread.
     """
 
     __callboard_context__: ClassVar[bool] = True

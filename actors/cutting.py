@@ -58,7 +58,7 @@ def cut(state: TurnState, event: Cut) -> Step:
         running = tuple(
             call.block.id for call in state.calls if call.state is CallState.STARTED and call.block.id not in gave
         )
-        calls = batch.stop(returned, turn, _why(event))
+        calls = batch.stop(returned, turn, _why(event), event.so_far)
         ended = tuple(call for call, was in zip(calls, state.calls, strict=True) if call is not was)
         state.calls = calls
         batch_over(state, (), ())

@@ -63,8 +63,12 @@ class Host(Protocol):
         """How many of these tool calls the budget admits; they are charged (BUD-2)."""
         ...
 
-    def start_call(self, call: CallView, deliver: DeliverCall) -> None:
-        """Run a call in the tool nursery; `deliver` is called once, unless the call is cancelled first."""
+    def start_call(self, call: CallView, deliver: DeliverCall) -> Callable[[], str]:
+        """Run a call in the tool nursery; `deliver` is called once, unless the call is cancelled first.
+
+        Returns:
+            What gives what it has so far, as a result may show it; empty where it does not say.
+        """
         ...
 
     def cancel_calls(self, calls: tuple[CallId, ...]) -> None:

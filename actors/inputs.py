@@ -11,6 +11,7 @@ from .callview import CallOutcome, CallView
 from .changes import Operation
 from .compaction import CompactAsked, NotSummarised, Summarised
 from .errors import CallboardError, Exhausted, InternalError, ProviderError
+from .ids import CallId
 from .messages import Queued
 from .output import OutputSpec
 from .ports import Served, WireCall
@@ -153,6 +154,7 @@ class Cut(Struct, frozen=True):
         reason: of the abort, else None. late: the turn's time is up.
         blocks: finished blocks of the response in progress; half: the text block that was being written.
         usage, spent: of the request that was cut. outcomes: of calls that had returned, but were not taken in yet.
+        so_far: what running calls had so far, of those that say it.
     """
 
     now: float
@@ -166,6 +168,7 @@ class Cut(Struct, frozen=True):
     model: str = ""
     outcomes: tuple[CallOutcome, ...] = ()
     late: bool = False
+    so_far: tuple[tuple[CallId, str], ...] = ()
 
     @property
     def steer(self) -> bool:

@@ -69,6 +69,7 @@ class TurnLoop:
         self._inbox: deque[Input] = deque()
         self._sleeper: trio.lowlevel.Task | None = None
         self._generation, self._driver = 0, object()
+        self._had: dict[CallId, Callable[[], str]] = {}  # what calls that run have so far
         self._cut: tuple[str | None, Callable[[], tuple[Queued, ...]], bool] | None = None
         self._collector: Collector | None = None
         self._asking = self._leaving = self.aborting = False  # aborting: it ends, whatever its tools wait for
@@ -165,10 +166,10 @@ class TurnLoop:
         return generation == self._generation and self._cut is None and self.over is None
 
     def _deliver_call(self, generation: int, outcome: CallOutcome) -> None:
+        self._had.pop(outcome.call, None)
         if generation != self._generation or self.over is not None:
             return
-        last = self._inbox[-1] if self._inbox else None
-        if isinstance(last, CallsReturned):  # several at once are one input, and one commit
+        if self._inbox and isinstance(last := self._inbox[-1], CallsReturned):  # one input, and one commit
             self._inbox[-1] = CallsReturned(last.now, (*last.outcomes, outcome))
         else:
             self._inbox.append(CallsReturned(self._host.now(), (outcome,)))
@@ -215,7 +216,7 @@ class TurnLoop:
         collector, self._collector = self._collector, None
         if collector is not None and self.state.phase in _ASKING:
             return replace(collector.cut(now, claimed, reason), late=late)
-        return Cut(now, claimed, reason, outcomes=outcomes, late=late)
+        return Cut(now, claimed, reason, outcomes=outcomes, late=late, so_far=_so_far(self._had))
 
     # -- one step --------------------------------------------------------------------------------------------------
 
@@ -276,8 +277,7 @@ class TurnLoop:
 
     def _start(self, call: CallView) -> None:
         if self._cut is None:  # an abort that is durable starts nothing more (ABT-2)
-            generation = self._generation
-            self._host.start_call(call, lambda outcome: self._deliver_call(generation, outcome))
+            self._had[call.block.id] = self._host.start_call(call, partial(self._deliver_call, self._generation))
 
     # -- the gate --------------------------------------------------------------------------------------------------
 
@@ -363,6 +363,13 @@ def _give_up(host: Host, calls: tuple[CallId, ...], inbox: deque[Input], settled
             if not event.outcomes:
                 continue
         inbox.append(event)
+
+
+def _so_far(had: dict[CallId, Callable[[], str]]) -> tuple[tuple[CallId, str], ...]:
+    """What the calls that run have so far, which is asked for once."""
+    found = tuple((call, text) for call, so_far in had.items() if (text := so_far()))
+    had.clear()
+    return found
 
 
 def _nothing() -> None:

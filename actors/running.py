@@ -200,7 +200,7 @@ class Runner:
             else:
                 status = ResultStatus.TIMEOUT
                 text = f"The call took longer than {timeout} s and was cut off.{_may_have(tool.effect)}"
-            had = _so_far(context, room)
+            had = so_far(context, room)
             shown, trust = (f"{text}\nUntil then:\n{had}", tool.trust) if had else (text, Trust.TRUSTED)
             return CallOutcome(call.block.id, status, (Text(shown),), trust)
         given = value if isinstance(value, Given) else Given(value)
@@ -275,7 +275,7 @@ class Runner:
         return CallOutcome(running.call.block.id, ResultStatus.ERROR, (Text(text[:ERROR_CHARS]),), trust)
 
 
-def _so_far(context: Context, room: Room) -> str:
+def so_far(context: Context, room: Room) -> str:
     """What a call that was cut off had, within what a result shows; empty where it does not say."""
     if context.so_far is None:
         return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 import trio
@@ -13,7 +14,7 @@ from actors.errors import UsageError
 from actors.evolve import evolve
 from actors.happenings import ToolLate, ToolProgress, ToolStuck
 from actors.ref import AgentRef
-from actors.running import Room, Running, beginning
+from actors.running import Room, Running, beginning, so_far
 from actors.tools import Effect
 from actors.transcript import ResultStatus
 
@@ -62,8 +63,8 @@ class Calls:
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    def start(self, call: CallView, frame: Frame, deliver: DeliverCall, around: Around | None) -> None:
-        """Run a call."""
+    def start(self, call: CallView, frame: Frame, deliver: DeliverCall, around: Around | None) -> Callable[[], str]:
+        """Run a call; what it has so far is in what is returned."""
         staging, stage = self._parts.staging, None
         if call.tool is not None and call.tool.effect is Effect.STORE:
             stage = staging.open(self.scopes, call.block.id, call.block.name)
@@ -87,6 +88,7 @@ class Calls:
         context = Context(self, call.block.id, call.block.name, self.scopes.of_call(call.block.id, stage))
         self._parts.runner.start(running, context, self._room, deliver=delivered, late=late, around=around)
         self._moves()
+        return partial(so_far, context, self._room)
 
     def leave_behind(self, calls: tuple[CallId, ...]) -> None:
         """Cancel running calls; their results are late, and the next request waits for them a while (REQ-2)."""

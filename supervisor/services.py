@@ -271,13 +271,13 @@ class Services:
             self._parts.stages.spent(self.agent)
         return granted
 
-    def start_call(self, call: CallView, deliver: DeliverCall) -> None:
-        """Run a call in the tool nursery."""
+    def start_call(self, call: CallView, deliver: DeliverCall) -> Callable[[], str]:
+        """Run a call in the tool nursery; what it has so far is in what is returned."""
         place = self._parts.graph.place
         frame = Frame(self.agent, self.row().turns, "tool", call.block.name, call.block.id, place)
         if call.tool is not None and call.tool.effect is Effect.CHILD:
             self._parts.children.reserve(self.agent, call.block.name, call.block.id)
-        self._calls.start(call, frame, deliver, self._hooking.around(call))
+        return self._calls.start(call, frame, deliver, self._hooking.around(call))
 
     def cancel_calls(self, calls: tuple[CallId, ...]) -> None:
         """Cancel running calls and leave them behind."""

@@ -19,10 +19,18 @@ if TYPE_CHECKING:
     from tests.supervisor.promises.world import World
 
 
+HOW = {
+    "cancel": ("error", "The call was cancelled: not now"),
+    "timeout": ("timeout", "The call took longer than 0.5 s"),
+    "abort": ("aborted", "The run was aborted"),
+    "interrupt": ("aborted", "A newer message interrupted the turn"),
+}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="runs a program")
-@pytest.mark.parametrize("way", ["cancel", "timeout"])
+@pytest.mark.parametrize("way", ["cancel", "timeout", "abort", "interrupt"])
 async def test_br_005_what_a_command_wrote_before_it_was_cut_stands_in_its_result(memory: World, way: str) -> None:
-    """Cancelled by hand or by its timeout: the model reads how it ended and what it had written, and can go on."""
+    """By hand, its timeout, an abort, a newer message: the model reads how it ended and what it had written."""
 
     @command(timeout=0.5 if way == "timeout" else None, trust="external", stop_s=0.05)
     def build() -> list[str]:
@@ -36,12 +44,17 @@ async def test_br_005_what_a_command_wrote_before_it_was_cut_stands_in_its_resul
                 await trio.sleep(0.005)
             if way == "cancel":
                 ref.cancel_call(log.of(ToolStarted)[0].call, "not now")
+            elif way == "abort":
+                await ref.abort("not now")
+                await ref.wait_aborted()
+            elif way == "interrupt":
+                await ref.steer("not now", interrupt=True)
             await ref.wait_idle()
-            assert (await ref.ask("go on")).text == "on"
+            assert (await ref.ask("go on")).text == ("done" if way == "abort" else "on")
         (result,) = [record for record in await ref.transcript() if isinstance(record, ResultRecord)]
-        assert result.status.value == ("error" if way == "cancel" else "timeout")
+        status, how = HOW[way]
         text = said(result.content)
-        assert text.startswith("The call was cancelled: not now" if way == "cancel" else "The call took longer than")
+        assert (result.status.value, text.startswith(how)) == (status, True)
         assert text.endswith("Until then:\ncompiled 3 of 7\n")
         assert result.trust is Trust.EXTERNAL, "what it wrote is believed no more than a whole result"
 
