@@ -83,7 +83,7 @@ POINTS = ("before_run", "before_turn", "before_request", "after_response", "arou
 async def test_br_179_no_tool_runs_before_a_guard_has_decided(
     world: World, autojump_clock: MockClock, point: str
 ) -> None:
-    """A guard that takes an hour and then says no, at every point before a call: nothing ran, and the no is told."""
+    """A guard that takes ten minutes and then says no, at every point before a call: nothing ran, and the no is told."""
     ran: list[str] = []
 
     @tool
@@ -93,13 +93,13 @@ async def test_br_179_no_tool_runs_before_a_guard_has_decided(
         return "paid"
 
     async def slow(_: Hooks, at: object, *rest: object) -> None:
-        await trio.sleep(3_600)
+        await trio.sleep(600)
         raise Blocked("not allowed")
 
     hooks = type("Guard", (Hooks,), {point: slow if point == "around_tool" else guard(slow)})()
     async with world.open({"a": [call("pay"), "went on"]}) as sup, watched(sup) as log:
         ref = await sup.start(agent(tools=[pay], hooks=hooks), "go")
-        await trio.sleep(3_000)
+        await trio.sleep(500)
         assert (ran, log.of(ToolStarted) == [] or point == "around_tool") == ([], True)
         report = await ref.wait_report()
         await ref.wait_idle()
