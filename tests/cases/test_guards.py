@@ -83,7 +83,7 @@ POINTS = ("before_run", "before_turn", "before_request", "after_response", "arou
 async def test_br_179_no_tool_runs_before_a_guard_has_decided(
     world: World, autojump_clock: MockClock, point: str
 ) -> None:
-    """A guard that takes ten minutes and then says no, at every point before a call: nothing ran, and the no is told."""
+    """A guard that takes minutes and then says no, at every point before a call: nothing ran, and the no is told."""
     ran: list[str] = []
 
     @tool
