@@ -241,8 +241,8 @@ class Enqueue(Struct, frozen=True):
     """Put a message last in its lane, and mark that the agent owes work (ACC-1).
 
     Returns the place: a `Placed`, of the first acceptance where sender and key were seen before (ACC-7).
-    Fails: no such agent (`UnknownPath`), intake not open and lane not control (`AgentClosed`; a reserved place is
-    still taken while the agent is closing), over the bound (`MailboxFull`, `MessageTooLarge`; never for a reserved
+    Fails: no such agent (`UnknownPath`), intake not open (`AgentClosed`; while the agent is closing, the control lane
+    and reserved places still take messages), over the bound (`MailboxFull`, `MessageTooLarge`; never for a reserved
     place), the key of another message (`UsageError`), a used id (`Conflict`). It may go to another tree's agent.
     """
 
@@ -288,7 +288,10 @@ class Move(Struct, frozen=True):
 
 
 class Shut(Struct, frozen=True):
-    """Change an agent's intake (CLS-1). Returns True if it was changed, False where it was there already or beyond."""
+    """Change an agent's intake (CLS-1). Returns True if it was changed, False where it was there already or beyond.
+
+    Fails (`Conflict`) where it would be closed while an order waits for it: claim that in the same set, before.
+    """
 
     agent: AgentId
     to: Intake

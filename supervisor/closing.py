@@ -74,11 +74,15 @@ class Closing:
         await self._load(path)
         for node in self._stopping.below(path):
             await self._parts.post.flush(node)
-        operations: list[Operation] = []
-        for node in self._stopping.below(path):
-            operations.append(Shut(node, Intake.CLOSING))
-            operations.append(Enqueue(control_message(self._parts, node, purpose, reason), _NO_BOUND))
-        await self._parts.kernel.commit(tree_of(path), tuple(operations))
+        actors = self._parts.kernel.actors
+        while nodes := [node for node in self._stopping.below(path) if actors[node].intake is not Intake.CLOSED]:
+            operations: list[Operation] = []
+            for node in nodes:
+                operations.append(Shut(node, Intake.CLOSING))
+                operations.append(Enqueue(control_message(self._parts, node, purpose, reason), _NO_BOUND))
+            with suppress(AgentClosed):  # one of them was closed in that moment, which is known here by now
+                await self._parts.kernel.commit(tree_of(path), tuple(operations))
+                return
 
     async def _load(self, path: AgentId) -> None:
         """Read in the agents below that are not in memory, those without a spec too."""
@@ -145,10 +149,10 @@ class Closing:
         control = tuple(one.envelope.id for one in queued if one.envelope.lane is Lane.CONTROL)
         operations: list[Operation] = [
             Move(path, _WAITING, ReceiptState.DEAD, reason="agent_closed"),
-            Shut(path, Intake.CLOSED),
         ]
         if control:
             operations.append(Claim(path, control, turn_id(path, actor.row.turns)))
+        operations.append(Shut(path, Intake.CLOSED))  # refused where an order has come since: it is read again
         waiting = [one.envelope.id for one in actor.mailbox.waiting]
         await kernel.commit(tree_of(path), tuple(operations))
         error: CallboardError = AgentClosed(f"{path} was closed before it answered")

@@ -241,6 +241,8 @@ class Kernel:
         while True:
             actor = self.actors.get(agent)
             if actor is not None:
+                if self.ownership.leaving:
+                    self.ownership.check(tree_of(agent))
                 if actor.row.name not in self.registry and not stand_in:
                     raise _spec_missing(actor.row)
                 return actor

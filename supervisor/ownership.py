@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
-from actors.errors import CallboardError, Fenced
+from actors.errors import CallboardError, Fenced, OwnedElsewhere
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -29,6 +29,7 @@ class Ownership:
 
     Invariants:
         OWN-1 a tree is in `epochs` from when it was taken and its accounts were opened, until it is lost.
+        OWN-2 a tree that was lost is in `leaving` until nothing of it is in memory; until then it is not taken again.
 
     Attributes:
         holder: this supervisor, as others are told of it.
@@ -43,6 +44,7 @@ class Ownership:
         self._taking: dict[TreeId, trio.Lock] = {}
         self.holder: Holder = store.new_holder()
         self.epochs: dict[TreeId, int] = {}
+        self.leaving: set[TreeId] = set()
 
     async def own(self, tree: TreeId) -> int:
         """Own a tree, once; its epoch.
@@ -53,6 +55,7 @@ class Ownership:
         epoch = self.epochs.get(tree)
         if epoch is not None:
             return epoch
+        self.check(tree)
         lock = self._taking.setdefault(tree, trio.Lock())
         try:
             async with lock:
@@ -64,6 +67,25 @@ class Ownership:
             if not lock.statistics().tasks_waiting:
                 self._taking.pop(tree, None)
         return self.epochs[tree]
+
+    def check(self, tree: TreeId) -> None:
+        """Refuse a tree that was lost while something of it is still here: that is no longer so, whoever asks for it.
+
+        Raises:
+            OwnedElsewhere: it is such a tree.
+        """
+        if tree in self.leaving:
+            raise OwnedElsewhere(
+                f"tree {tree!r} was taken over by another process, and this one is still leaving it; its agents take"
+                " messages all the same: send or steer, or try again"
+            )
+
+    def lost(self, tree: TreeId) -> bool:
+        """Another process has the tree; False where that is known."""
+        if self.epochs.pop(tree, None) is None:
+            return False
+        self.leaving.add(tree)
+        return True
 
     def epoch(self, tree: TreeId) -> int:
         """The epoch to write with.

@@ -93,7 +93,7 @@ class Peers:
     def lose(self, tree: TreeId) -> None:
         """Another process has the tree: stop at once and quietly; that is no crash (SUP-6)."""
         parts = self._parts
-        if parts.kernel.ownership.epochs.pop(tree, None) is None:
+        if not parts.kernel.ownership.lost(tree):
             return
         nodes = parts.stopping.below(AgentId(tree))
         for node in nodes:
@@ -110,9 +110,8 @@ class Peers:
         for node in nodes:
             parts.kernel.actors.pop(node, None)
             parts.lives.pop(node, None)
-        for node in reversed(nodes):
-            parts.ledger.ended(node)
-        parts.ledger.forget(AgentId(tree))
+        parts.ledger.lose(AgentId(tree))
+        parts.kernel.ownership.leaving.discard(tree)
 
     # -- what they wrote -------------------------------------------------------------------------------------------
 

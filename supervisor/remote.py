@@ -6,12 +6,13 @@ owner finds it at its next look, and carries it out as its own.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, final
 
 import trio
 
 from actors.changes import Enqueue, Intake, Move, Shut
-from actors.errors import OwnedElsewhere, UnknownPath
+from actors.errors import AgentClosed, OwnedElsewhere, UnknownPath
 from actors.ids import tree_of
 from actors.messages import LaneBound, Purpose, ReceiptState
 
@@ -65,25 +66,45 @@ class Remote:
 
         Durable: the order, on return.
         """
-        operations: list[Operation] = []
-        nodes = await self._below(path) if subtree else (path,)
-        for node in nodes:
-            stored = await self.stored(node)
+
+        def order(stored: StoredAgent, nodes: tuple[AgentId, ...]) -> tuple[Operation, ...]:
             if stored.row.open is None and not any(one.state is ReceiptState.QUEUED for one in stored.queued):
-                continue
-            operations.append(self._order(node, Purpose.ABORT, *ordered_by(node, reason, path, nodes)))
-            operations.append(Move(node, (ReceiptState.QUEUED,), ReceiptState.HELD))
-        await self._commit(path, operations)
+                return ()
+            node = stored.row.agent
+            ordered = self._order(node, Purpose.ABORT, *ordered_by(node, reason, path, nodes))
+            return ordered, Move(node, (ReceiptState.QUEUED,), ReceiptState.HELD)
+
+        await self._order_all(path, order, subtree=subtree)
 
     async def end(self, path: AgentId, purpose: Purpose, reason: str) -> None:
         """Order a close or a kill of an agent and all below it: from now on they accept nothing (CLS-1).
 
         Durable: that, on return.
         """
-        operations: list[Operation] = []
-        for node in await self._below(path):
-            operations += [Shut(node, Intake.CLOSING), self._order(node, purpose, reason)]
-        await self._commit(path, operations)
+
+        def order(stored: StoredAgent, _: tuple[AgentId, ...]) -> tuple[Operation, ...]:
+            return Shut(stored.row.agent, Intake.CLOSING), self._order(stored.row.agent, purpose, reason)
+
+        await self._order_all(path, order, subtree=True)
+
+    async def _order_all(
+        self,
+        path: AgentId,
+        order: Callable[[StoredAgent, tuple[AgentId, ...]], tuple[Operation, ...]],
+        *,
+        subtree: bool,
+    ) -> None:
+        """Order an agent, and all below it where `subtree`, in one commit; what is closed is left out."""
+        while True:
+            operations: list[Operation] = []
+            nodes = await self._below(path) if subtree else (path,)
+            for node in nodes:
+                stored = await self.stored(node)
+                if stored.intake is not Intake.CLOSED:
+                    operations += order(stored, nodes)
+            with suppress(AgentClosed):  # one of them was closed since it was read
+                await self._commit(path, operations)
+                return
 
     async def order(self, path: AgentId, purpose: Purpose, *more: Operation) -> None:
         """Order a pause or its end, with what goes along in one commit."""

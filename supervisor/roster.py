@@ -63,6 +63,7 @@ class Roster:
         self._top = None if budget is None else Account(TOP, None, budget)
         self._accounts: dict[AgentId, Account] = {} if self._top is None else {TOP: self._top}
         self._forgotten = [0] * len(VECTOR)
+        self._lost: dict[AgentId, Account] = {}
         self._stages: list[StageCrossed] = []
         self._refused = 0
 
@@ -137,6 +138,7 @@ class Roster:
             raise InternalError(f"the place for {agent} is used up, or below another parent than {parent!r}")
         account = Account(agent, above, budget)
         if not parent:
+            self._found_again(agent)
             self._bound_tree(account)
         carved = account.bounds if carve and above is not None else ()
         if carved and place is not None:
@@ -192,6 +194,28 @@ class Roster:
             add(self._forgotten, as_vector(account.own))
             del self._accounts[account.node]
 
+    def lose(self, root: AgentId) -> None:
+        """Another process has the tree: its accounts go, until they are opened again with what it has spent there.
+
+        What was spent and is held here stays above, so that a budget above all trees holds; it is taken back when the
+        tree is opened again, and so nothing counts twice (BUD-7).
+        """
+        accounts = [account for agent, account in self._accounts.items() if tree_of(agent) == tree_of(root)]
+        for account in reversed(accounts):
+            if account.is_live:
+                account.is_live = False
+                _count(account.chain[1] if len(account.chain) > 1 else None, -1, ever=0)
+            del self._accounts[account.node]
+            if account.node == root:
+                self._lost[root] = account
+
+    def _found_again(self, root: AgentId) -> None:
+        lost = self._lost.pop(root, None)
+        if lost is not None and self._top is not None:
+            spent = negative(as_vector(lost.spent))
+            add(self._top.used, spent)
+            add(self._top.spent, spent)
+
     def _check(self, account: Account, asked: Vector) -> None:
         if min(asked) < 0:
             raise InternalError(f"asked less than nothing: {amounts(asked)}")
@@ -242,6 +266,8 @@ class Roster:
         total = list(self._forgotten)
         for account in self._accounts.values():
             add(total, as_vector(account.own))
+        for lost in self._lost.values():
+            add(total, as_vector(lost.spent))
         return amounts(total)
 
     def _reach(self, node: Account, bound: Bound) -> None:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.changes import Enqueue, Move
-from actors.errors import CallboardError
+from actors.changes import Enqueue, Intake, Move
+from actors.errors import AgentClosed, CallboardError
 from actors.ids import AgentId, parent_path, tree_of, turn_id
 from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
 from actors.parking import APPROVAL, PAUSED
@@ -171,6 +171,10 @@ class Stopping:
         for tree, operations in trees.items():
             try:
                 await self._parts.kernel.commit(tree, tuple(operations))
+            except AgentClosed:  # one of them was closed in that moment, which is known here by now
+                mine = [one for one in running if tree_of(one.path) == tree and one.intake is not Intake.CLOSED]
+                if mine:
+                    await self._order_aborts(mine, reason)
             except CallboardError as error:
                 refused = refused or error
         if refused is not None:

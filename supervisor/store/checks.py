@@ -143,6 +143,11 @@ def shuts(current: Intake, to: Intake) -> bool:
     return _RANK[to] > _RANK[current]
 
 
+def order_waits(agent: str) -> Conflict:
+    """The error for closing an agent that has not met an order yet: nobody would read it any more."""
+    return Conflict(f"{agent} has an order that it has not met: it cannot be closed yet; nothing was written")
+
+
 def refusal(
     envelope: Envelope,
     bound: LaneBound,
@@ -164,7 +169,8 @@ def refusal(
     """
     to, lane = envelope.to, envelope.lane
     closing = intake is Intake.CLOSING and envelope.reserved  # a closing child's report still lands (CLS-3)
-    if intake is not Intake.OPEN and lane is not Lane.CONTROL and not closing:
+    obeys = lane is Lane.CONTROL and intake is not Intake.CLOSED
+    if intake is not Intake.OPEN and not obeys and not closing:
         return AgentClosed(f"{to} is {intake.value} and accepts nothing new; start another agent", envelope)
     if envelope.reserved:
         return None

@@ -61,6 +61,11 @@ class Agent:
             return self.send
         return self.steer if lane is Lane.STEER else self.control
 
+    @property
+    def ordered(self) -> bool:
+        """Whether an order waits."""
+        return any(message.envelope.lane is Lane.CONTROL for message in self.waiting.values())
+
     def waiting_of(self, sender: AgentId | None, lane: Lane) -> int:
         """How many messages of a sender wait in a lane, reserved places left out."""
         envelopes = [message.envelope for message in self.waiting.values()]

@@ -18,6 +18,7 @@ from actors.changes import (
     Claim,
     Enqueue,
     Erase,
+    Intake,
     KvRow,
     Move,
     Operation,
@@ -312,6 +313,8 @@ class Tables:
         agent = self._agent(operation.agent)
         if not checks.shuts(agent.intake, operation.to):
             return False
+        if operation.to is Intake.CLOSED and agent.ordered:
+            raise checks.order_waits(operation.agent)
         undo.append((setattr, (agent, "intake", agent.intake)))
         agent.intake = operation.to
         return True

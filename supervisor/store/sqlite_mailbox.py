@@ -206,6 +206,9 @@ def _meant(db: Db, operation: Move, message: str | None) -> list[Any]:
     return db.ask(_ALL_WAITING if waiting else _ALL, (operation.agent, states))
 
 
+_ORDERS: Final = "SELECT 1 FROM messages WHERE agent = ? AND lane = 'control' AND state IN ('queued', 'held') LIMIT 1"
+
+
 def shut(operation: Shut, _: At) -> Step:
     """Change an agent's intake (CLS-1)."""
     return _do_shut, (operation,)
@@ -217,5 +220,7 @@ def _do_shut(db: Db, operation: Shut) -> bool:
         raise checks.unknown(operation.agent)
     if not checks.shuts(Intake(found[0][0]), operation.to):
         return False
+    if operation.to is Intake.CLOSED and db.ask(_ORDERS, (operation.agent,)):
+        raise checks.order_waits(operation.agent)
     db.execute("UPDATE agents SET intake = ? WHERE agent = ?", (operation.to.value, operation.agent))
     return True

@@ -89,8 +89,10 @@ def _keep(db: Db, holder: Holder, now: float) -> None:
 
 
 def _renew(db: Db, holder: Holder, clock: Clock) -> Any:
-    _keep(db, holder, clock())
-    return tuple(db.ask("SELECT tree, epoch FROM trees WHERE holder = ?", (holder.id,)))
+    held = tuple(db.ask("SELECT tree, epoch FROM trees WHERE holder = ?", (holder.id,)))
+    if held:  # whoever has lost all its trees leaves no row behind that nobody would take away
+        _keep(db, holder, clock())
+    return held
 
 
 def _release(db: Db, holder: Holder, trees: tuple[str, ...] | None) -> None:

@@ -108,7 +108,7 @@ async def check_bounds(store: Store) -> None:
 
 
 async def check_intake(store: Store) -> None:
-    """From a close on only control is accepted, and, until it is closed, reports on their places (ACC-5, CLS-3)."""
+    """From a close on orders and reports on their places are accepted, once it is closed nothing (ACC-5, CLS-3)."""
     hand = Hand(store)
     await hand.begin()
     assert await hand(Shut(LEAD, Intake.OPEN), Shut(LEAD, Intake.CLOSING), Shut(LEAD, Intake.CLOSING)) == (
@@ -120,13 +120,15 @@ async def check_intake(store: Store) -> None:
     await hand.refuses(AgentClosed, Enqueue(envelope("m-1", lane=Lane.STEER), ROOMY))
     await hand.send(envelope("m-1", lane=Lane.CONTROL))
     await hand.send(envelope("m-2", reserved=True))
-    assert await hand(Shut(LEAD, Intake.CLOSED), Shut(LEAD, Intake.CLOSING)) == (True, False)
+    await hand.refuses(Conflict, Shut(LEAD, Intake.CLOSED))  # an order waits, and nobody would meet it any more
+    order = Claim(LEAD, (MessageId("m-1"),), turn_id(LEAD, 1))
+    assert await hand(order, Shut(LEAD, Intake.CLOSED), Shut(LEAD, Intake.CLOSING)) == (None, True, False)
     await hand.refuses(AgentClosed, Enqueue(envelope("m-3", reserved=True), ROOMY))
-    await hand.send(envelope("m-3", lane=Lane.CONTROL))
+    await hand.refuses(AgentClosed, Enqueue(envelope("m-3", lane=Lane.CONTROL), ROOMY))
     await hand.refuses(UnknownPath, Shut(AgentId("lead/nobody"), Intake.CLOSING))
     stored = await store.load_agent(LEAD)
     assert stored is not None
-    assert (stored.intake, len(stored.queued)) == (Intake.CLOSED, 3)
+    assert (stored.intake, len(stored.queued)) == (Intake.CLOSED, 1)
     child = await store.load_agent(CHILD)
     assert child is not None
     assert child.intake is Intake.OPEN

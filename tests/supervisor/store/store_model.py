@@ -130,6 +130,8 @@ class Model:
             case Shut(agent=agent, to=to):
                 self.need(agent)
                 changed = INTAKES.index(to) > INTAKES.index(self.intake[agent])
+                if changed and to is Intake.CLOSED and self.ordered(agent):
+                    raise Refused(Conflict)
                 self.intake[agent] = to if changed else self.intake[agent]
                 return changed
             case Require(table=table, key=key, field=field, equals=equals):
@@ -142,6 +144,11 @@ class Model:
                     raise Refused(Conflict)
                 self.counters[counter] = value
                 return value
+
+    def ordered(self, agent: str) -> bool:
+        """Whether an order waits for it."""
+        mine = (message for message in self.messages if message["envelope"].to == agent)
+        return any(one["envelope"].lane is Lane.CONTROL and one["state"] in WAITING for one in mine)
 
     def need(self, agent: str) -> None:
         """There is such an agent."""
@@ -180,8 +187,8 @@ class Model:
                         raise Refused(UsageError)
                     return Placed(old.id, message["seq"], again=True)
         intake = self.intake[new.to]
-        welcome = intake is Intake.OPEN or (intake is Intake.CLOSING and new.reserved)
-        if new.lane is not Lane.CONTROL and not welcome:
+        obeys = new.reserved or new.lane is Lane.CONTROL
+        if not (intake is Intake.OPEN or (intake is Intake.CLOSING and obeys)):
             raise Refused(AgentClosed)
         mine = [message for message in self.messages if message["envelope"].to == new.to]
         lane = [
