@@ -257,11 +257,14 @@ class Kernel:
             self._reading.pop(agent).set()
 
     async def _read(self, agent: AgentId, *, stand_in: bool) -> Actor:
-        if not stand_in and tree_of(agent) not in self.ownership.epochs:
+        tree = tree_of(agent)
+        if not stand_in and tree not in self.ownership.epochs:
             await self._may_own(agent)
-        await self.own(tree_of(agent))
+        epoch = await self.own(tree)
         with self.mirror.reading(agent) as catch_up:
             stored = await self.patience.through(lambda: self.store.load_agent(agent))
+            if self.ownership.epochs.get(tree) != epoch:  # lost while it was read, which is not how it is any more
+                return await self._read(agent, stand_in=stand_in)
             if stored is None:
                 msg = f"there is no agent {agent!r} in this store"
                 raise UnknownPath(msg)
@@ -323,12 +326,13 @@ class Kernel:
         return await self.ownership.own(tree)
 
     async def _open_accounts(self, tree: TreeId) -> None:
-        for row in await self.store.tree_rows(tree):
+        rows = await self.store.tree_rows(tree)
+        grants = [await self.store.kv(row.agent, GRANTS) if row.budget is not None else () for row in rows]
+        for row, granted in zip(rows, grants, strict=True):  # all is read by now: they are open together, or not at all
             self.open_account(row)
-            if row.budget is not None:
-                for granted in await self.store.kv(row.agent, GRANTS):
-                    more, by = read_grant(granted)
-                    self.ledger.grant(row.agent, more, by=by)
+            for one in granted:
+                more, by = read_grant(one)
+                self.ledger.grant(row.agent, more, by=by)
 
     def open_account(self, row: AgentRow) -> None:
         """The agent's account in the ledger, with what it had spent and the lost request it had reserved for."""

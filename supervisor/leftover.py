@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 async def unwound(parts: Parts, hard_s: float) -> None:
     """Wait, at most `hard_s`, until the code of cancelled calls has ended."""
     with trio.move_on_after(hard_s):
-        for life in parts.lives.values():
+        for life in tuple(parts.lives.values()):  # a tree may be lost meanwhile
             for running in tuple(life.calls.running.values()):
                 await running.done.wait()
         for hook in tuple(parts.runner.hooks):

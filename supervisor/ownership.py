@@ -64,7 +64,7 @@ class Ownership:
                     await self._opened(tree)
                     self.epochs[tree] = epoch
         finally:
-            if not lock.statistics().tasks_waiting:
+            if not lock.locked():  # else it was handed to the next one, who must be alone with it
                 self._taking.pop(tree, None)
         return self.epochs[tree]
 

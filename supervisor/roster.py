@@ -166,8 +166,8 @@ class Roster:
 
     def ended(self, agent: AgentId) -> None:
         """The agent lives no more: its place is free, what it carved out and did not spend goes back."""
-        account = self._account(agent)
-        if account.is_live:
+        account = self._accounts.get(agent)
+        if account is not None and account.is_live:  # None: its tree was lost in that moment
             self.give_back(agent)
             account.is_live = False
             _count(account.chain[1] if len(account.chain) > 1 else None, -1, ever=0)

@@ -172,9 +172,13 @@ class Stopping:
             try:
                 await self._parts.kernel.commit(tree, tuple(operations))
             except AgentClosed:  # one of them was closed in that moment, which is known here by now
-                mine = [one for one in running if tree_of(one.path) == tree and one.intake is not Intake.CLOSED]
-                if mine:
-                    await self._order_aborts(mine, reason)
+                await self._commit_aborts(
+                    {
+                        actor: order
+                        for actor, order in orders.items()
+                        if tree_of(actor.path) == tree and actor.intake is not Intake.CLOSED
+                    }
+                )
             except CallboardError as error:
                 refused = refused or error
         if refused is not None:

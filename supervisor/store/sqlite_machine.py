@@ -14,6 +14,7 @@ from typing import Final
 from .leases import LEASE_S, Holder
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_ENDED: Final = ("Z", "X")
 _SPACE: Final = Path("/proc/self/ns/pid")
 
 
@@ -38,10 +39,17 @@ def pid_space() -> str:
 
 def started_at(pid: int) -> str:
     """When a process started, in the kernel's own unit; empty where that cannot be told."""
+    return _facts(pid)[1]
+
+
+def _facts(pid: int) -> tuple[str, str]:
+    """A process's state, one letter, and when it started; empty where that cannot be told."""
     with contextlib.suppress(OSError, IndexError):
-        # the name in brackets may hold spaces and brackets; the 20th field behind it is the start time (proc(5))
-        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19]
-    return ""
+        # the name in brackets may hold spaces and brackets; the first field behind it is the state, the 20th the time
+        # of the start (proc(5))
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        return fields[0], fields[19]
+    return "", ""
 
 
 def new_holder(command: str, *, lease_s: float | None = LEASE_S) -> Holder:
@@ -69,5 +77,7 @@ def gone(holder: Holder) -> bool:
         return True
     except OSError:  # another user's: it lives
         return False
-    now = started_at(holder.pid)
-    return bool(now and holder.started and now != holder.started)  # its number was given again
+    state, started = _facts(holder.pid)
+    if state in _ENDED:  # killed, and its parent has not asked what became of it
+        return True
+    return bool(started and holder.started and started != holder.started)  # its number was given again

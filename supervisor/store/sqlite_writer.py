@@ -192,7 +192,11 @@ class Writer:
         """What each waiter of a lost group is told; a new error for each, since each is raised elsewhere."""
         if not isinstance(error, Exception):
             return error
-        told = store_error(self._path, error) if isinstance(error, apsw.Error) else self._ours(error)
+        told: CallboardError
+        if isinstance(error, Unavailable):  # another stands before the write lock for too long
+            told = Unavailable(str(error))
+        else:
+            told = store_error(self._path, error) if isinstance(error, apsw.Error) else self._ours(error)
         told.__cause__ = error
         return told
 

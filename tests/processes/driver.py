@@ -144,7 +144,7 @@ class Driver:
         self.counts["left"] += 1
         told = (self._folder / f"{child.name}.err").read_text("utf-8", "replace").strip()
         if code != 0:
-            self.problems.append(f"owner {child.name} ended with {code}: {told[-1500:]}")
+            self.problems.append(f"owner {child.name} ended with {code}: {told[-3000:]}")
         elif told:
             self.counts["left with a word"] += 1
 

@@ -89,7 +89,7 @@ _SHARES: Final = {
     "interrupt": 3,
     "together": 5,
     "ask": 14,
-    "withdraw": 4,
+    "withdraw": 8,
     "abort": 6,
     "abort all": 2,
     "close": 1,
@@ -119,7 +119,9 @@ async def _do(world: World, ref: AgentRef, what: str, dice: random.Random) -> No
         case "withdraw":
             receipt = await ref.send(text)
             _accepted(world, receipt)
-            world.log.tell("withdrawn", message=receipt.id, taken=await receipt.withdraw())
+            await trio.sleep(dice.uniform(0.0, 0.3))  # its owner has found it by then, and is about to take it
+            world.log.tell("withdrawing", message=receipt.id)
+            await receipt.withdraw()
         case "abort" | "abort all":
             await ref.abort("enough", subtree=what == "abort all")
             await ref.wait_aborted()

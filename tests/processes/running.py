@@ -95,7 +95,7 @@ async def _owed(world: World, sup: Supervisor) -> list[Any]:
             world.store, "SELECT DISTINCT agent FROM messages WHERE state = 'held'", "SELECT tree FROM trees"
         )
         held = {row[0] for row in holding}
-        for agent in held:
+        for agent in held.union(row.agent for row in await sup.tree() if row.suspended == "paused"):
             await (await sup.find(agent)).wake()
         for (tree,) in trees:
             with suppress(UnknownPath):  # its maker was killed between taking the tree and making its root

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import apsw
+import attrs
 import pytest
 import trio
 import trio.testing
 
-from actors import Agent, AgentSuspended, Script, call, tool
-from actors.errors import OwnedElsewhere
+from actors import Agent, AgentSuspended, Budget, Script, call, tool
+from actors.errors import AgentClosed, OwnedElsewhere, Unavailable
+from actors.ids import AgentId, TreeId
 from supervisor import open_supervisor
+from supervisor.ownership import Ownership
+from supervisor.store import sqlite_machine, sqlite_turn
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
 
@@ -43,11 +51,13 @@ class Shared:
             yield store
 
     @asynccontextmanager
-    async def open(self, script: dict[str, list[Any]], *agents: Agent) -> AsyncIterator[Supervisor]:
+    async def open(
+        self, script: dict[str, list[Any]], *agents: Agent, budget: Budget | None = None
+    ) -> AsyncIterator[Supervisor]:
         """One more owner."""
         async with (
             self.store() as store,
-            open_supervisor(model=Script(script), store=store, inline=True, agents=agents) as sup,
+            open_supervisor(model=Script(script), store=store, inline=True, agents=agents, budget=budget) as sup,
         ):
             yield sup
 
@@ -195,3 +205,159 @@ async def test_sup_6_whoever_waits_for_a_dead_owner_takes_its_tree(
         assert not ownership.epochs
         assert (await (await owner.find("a")).ask("and now?")).text == "never"
         assert ownership.epochs == {"a": 3}
+
+
+async def test_sup_6_a_lost_tree_with_sleeping_agents_is_left(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Agents of it that are not in memory have accounts too: they go with it, and nothing is counted twice (BUD-7)."""
+    kid = Agent("kid", "Help.")
+    spec = agent(children=[kid])
+    bounded = Budget(model_calls=100)
+    script: dict[str, list[Any]] = {"a": [call("kid", task="help"), "one", "two", "three"], "kid": ["helped"]}
+    async with shared.open(script, spec) as first:
+        await first.run(spec, "go", key="k")  # three model calls
+    async with shared.open(script, spec, budget=bounded) as owner:
+        await (await owner.find("a")).ask("more")  # the fourth; `a/kid` sleeps
+        assert "a/kid" not in owner._parts.kernel.actors
+        ownership = owner._parts.kernel.ownership
+        renew, ownership.renew = ownership.renew, _nothing  # type: ignore[method-assign]  # as one who is stopped
+        await trio.sleep(LEASE_S + 1)
+        async with shared.open(script, spec) as other:
+            await (await other.find("a")).ask("more")  # the fifth
+            ownership.renew = renew  # type: ignore[method-assign]  # it goes on
+            await trio.sleep(LEASE_S)
+            assert not ownership.epochs
+            assert owner._parts.ledger.statistics().spent.model_calls == 4
+        assert (await (await owner.find("a")).transcript()) is not None
+        assert owner._parts.ledger.statistics().spent.model_calls == 5
+        assert owner._parts.ledger.snapshot(AgentId("/")).spent.model_calls == 5
+
+
+async def test_sup_6_a_tree_that_is_being_left_is_another_s(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """While a tool does not notice that its tree was lost, its agents are another's here, too, and take messages."""
+
+    @tool
+    async def sit() -> str:
+        """Sit there, whatever comes."""
+        with trio.CancelScope(shield=True):
+            await trio.sleep(3 * LEASE_S)
+        return "up"
+
+    spec = agent(tools=[sit])
+    async with shared.open({"a": [call("sit"), "never"]}, spec) as owner:
+        ref = await owner.start(spec, "go")
+        await trio.sleep(1)
+        ownership = owner._parts.kernel.ownership
+        renew, ownership.renew = ownership.renew, _nothing  # type: ignore[method-assign]  # as one who is stopped
+        async with shared.open({"a": ["one", "the next owner's", "again"]}, spec) as other:
+            await trio.sleep(LEASE_S + 1)
+            await (await other.resume())[0].wait_report()
+            ownership.renew = renew  # type: ignore[method-assign]  # it goes on
+            await trio.sleep(LEASE_S / 2)
+            assert not ownership.epochs
+            assert not await owner.resume()
+            assert (await (await ref.send("more")).wait_report()).text == "again"
+
+
+async def test_sup_6_orders_to_what_is_closed_leave_nothing_waiting(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A close, kill or abort from another process of what is closed already changes nothing; a pause is refused."""
+    kid = Agent("kid", "Help.")
+    spec = agent(children=[kid])
+    script: dict[str, list[Any]] = {"a": [call("kid", task="help"), "one"], "kid": ["helped"]}
+    async with shared.open(script, spec) as owner, shared.open({}, spec) as other:
+        await owner.run(spec, "go", key="k")
+        await (await owner.find("a/kid")).close()
+        await (await owner.find("a/kid")).wait_closed()
+        ref = await other.find("a")
+        await ref.close()  # its child is closed already
+        await ref.wait_closed()
+        for end in (ref.close, ref.kill, ref.abort):
+            await end()
+        with pytest.raises(AgentClosed):
+            await ref.pause()
+        await ref.wait_closed()
+        assert not await owner.store.agents_with_work()
+
+
+async def test_sup_6_whoever_lost_all_its_trees_keeps_no_lease(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The row of a lease is there for trees only: nobody would ever take away one that has none."""
+    path = tmp_path / "agents.db"
+    async with (
+        open_sqlite_store(path, owner="one", inline=True, lease_s=LEASE_S) as one,
+        open_sqlite_store(path, owner="two", inline=True, lease_s=LEASE_S) as two,
+    ):
+        stopped, next_one = one.new_holder(), two.new_holder()
+        await one.own(TreeId("a"), stopped)
+        await trio.sleep(LEASE_S + 1)
+        await two.own(TreeId("a"), next_one)
+        assert await one.renew(stopped) == {}
+        found = apsw.Connection(str(path)).execute("SELECT holder FROM owners").fetchall()
+        assert found == [(next_one.id,)]
+
+
+async def test_own_1_a_tree_is_opened_once_whoever_gives_up(autojump_clock: trio.testing.MockClock) -> None:
+    """Of tasks that take a tree at a time, one whose wait is cancelled leaves the next one alone with it."""
+    opening: list[TreeId] = []
+
+    async def opened(tree: TreeId) -> None:
+        opening.append(tree)
+        assert len(opening) == 1, "two open the accounts of a tree at a time"
+        try:
+            await trio.sleep(2)
+        finally:
+            opening.remove(tree)
+
+    ownership = Ownership(open_memory_store(store_id="s"), opened)
+
+    async def impatient() -> None:
+        with trio.move_on_after(1):
+            await ownership.own(TreeId("a"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(impatient)
+        await trio.sleep(0.5)
+        nursery.start_soon(ownership.own, TreeId("a"))
+        await trio.sleep(1)
+        nursery.start_soon(ownership.own, TreeId("a"))
+    assert ownership.epochs == {"a": 1}
+
+
+async def test_a_process_that_stands_before_the_write_lock_makes_the_store_unavailable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits too long for a stopped process is told so: that is the place's fault, and no bug of ours."""
+    monkeypatch.setattr(sqlite_turn, "WAIT_S", 0.01)
+    path = tmp_path / "agents.db"
+    async with open_sqlite_store(path, owner="one", inline=True, lease_s=LEASE_S) as store:
+        stopped = sqlite_turn.Turnstile(path)
+        stopped.enter()
+        try:
+            with pytest.raises(Unavailable, match="another process has been about to write"):
+                await store.own(TreeId("a"), store.new_holder())
+        finally:
+            stopped.leave()
+            stopped.close()
+        assert await store.own(TreeId("a"), store.new_holder()) == 1
+
+
+def test_a_killed_process_is_gone_before_its_parent_has_asked() -> None:
+    """A holder whose process has ended is known to be gone at once, also where nobody has waited for it yet."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        holder = attrs.evolve(sqlite_machine.new_holder("it"), pid=child.pid, started="")
+        assert not sqlite_machine.gone(holder)
+        child.kill()
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays to be waited for
+        assert sqlite_machine.gone(holder)
+    finally:
+        child.kill()
+        child.wait()
+        assert child.stdin is not None, "it was opened with a pipe"
+        child.stdin.close()

@@ -1,0 +1,136 @@
+"""Breaks the product on purpose, one place at a time, and looks how long real processes take to see it.
+
+python -m tests.processes.mutants               all of them; a table
+python -m tests.processes.mutants TOL SUP       those whose name has one of these words in it
+python -m tests.processes.mutants --slices 6    so many stores of `--seconds` at most
+
+Exit code 1 where one survives or its place is gone. It takes minutes; CI leaves it out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+COPIED: Final = ("actors", "supervisor", "tests/processes")
+
+
+class Mutant(NamedTuple):
+    """A change of one place in a file, and what it breaks."""
+
+    breaks: str
+    file: str
+    old: str
+    new: str
+
+
+MUTANTS: Final = (
+    Mutant(
+        "TOL-3 recovery runs once calls again",
+        "actors/batch.py",
+        "if call.tool is None or call.tool.effect is Effect.ONCE:",
+        "if call.tool is None:",
+    ),
+    Mutant("TOL-3 effect before record", "actors/turn.py", "(*commit, *rows_of(state, state.calls))", "commit"),
+    Mutant(
+        "SUP-6 no fence",
+        "supervisor/store/sqlite_writer.py",
+        "(found := on.epoch(tree)) != epoch:",
+        "(found := on.epoch(tree)) == -1:",
+    ),
+    Mutant(
+        "CON-3 claim by read, then write",
+        "supervisor/store/sqlite_mailbox.py",
+        " WHERE id = ? AND agent = ? AND state = ? RETURNING",
+        " WHERE id = ? AND agent = ? AND ? != '' RETURNING",
+    ),
+    Mutant(
+        "TOL-3 a key for each attempt",
+        "actors/calling.py",
+        'f"{host.idempotency_scope}:{call}"',
+        'f"{host.idempotency_scope}:{call}:{id(self)}"',
+    ),
+    Mutant(
+        "ACC-7 keys are not looked for",
+        "supervisor/store/sqlite_mailbox.py",
+        "    if envelope.key is not None:\n",
+        "    if envelope.key is not None and False:\n",
+    ),
+    Mutant(
+        "SUP-6 a lost tree keeps its accounts",
+        "supervisor/peers.py",
+        "        parts.ledger.lose(AgentId(tree))\n",
+        "",
+    ),
+    Mutant(
+        "SUP-6 a lease of no tree",
+        "supervisor/store/sqlite_owners.py",
+        "    if held:  #",
+        "    if True:  #",
+    ),
+    Mutant(
+        "CLS-2 closed before an order was met",
+        "supervisor/store/sqlite_mailbox.py",
+        "    if operation.to is Intake.CLOSED and db.ask(",
+        "    if operation.to is Intake.OPEN and db.ask(",
+    ),
+)
+
+
+def tried(where: Path, mutant: Mutant, options: argparse.Namespace) -> tuple[str, str]:
+    """Break one place, run, mend it. Returns what became of it, and what was seen first."""
+    path = where / mutant.file
+    text = path.read_text("utf-8")
+    if text.count(mutant.old) != 1:
+        return f"GONE: its place is there {text.count(mutant.old)} times", ""
+    path.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+    try:
+        for number in range(options.slices):
+            done = subprocess.run(
+                [sys.executable, "-m", "tests.processes", "--seconds", str(options.seconds), "--seed", f"m{number}"],
+                cwd=where, env={"PYTHONPATH": str(where), "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True,
+                text=True, check=False,
+            )  # fmt: skip
+            found = re.search(r"BROKE (\d+).*store and log: (\S+)\)\n\s*(.*)", done.stdout)
+            if found is not None:
+                shutil.rmtree(found[2])
+                return f"found in store {number + 1}, {found[1]} violations", found[3][:90]
+            if done.returncode:
+                return "found: nothing runs", done.stderr[-90:].replace("\n", " ")
+    finally:
+        path.write_text(text, "utf-8")
+    return f"SURVIVED {options.slices} stores", ""
+
+
+def main(arguments: list[str]) -> int:
+    """Try the chosen ones; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--slices", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=15.0)
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args(arguments)
+    chosen = [one for one in MUTANTS if not options.words or any(word in one.breaks for word in options.words)]
+    left = 0
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder)
+        for name in COPIED:
+            shutil.copytree(ROOT / name, where / name)
+        for mutant in chosen:
+            begun = time.monotonic()
+            became, seen = tried(where, mutant, options)
+            left += not became.startswith("found")
+            print(f"{mutant.breaks:<40} {became:<36} {time.monotonic() - begun:5.0f} s  {seen}", flush=True)
+    print(f"{len(chosen) - left} of {len(chosen)} found")
+    return 1 if left else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
