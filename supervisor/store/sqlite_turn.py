@@ -3,7 +3,9 @@
 A process that waits for SQLite's write lock polls it, and one that writes again at once takes it from under all who
 poll: a second process was seen to wait for seconds. So whoever wants to write stands in a queue of one first, a lock
 on a file of its own that it gives up only once it has the write lock. Whoever has just written must pass that place,
-and finds the next one there. Measured: at most 24 ms with two processes that write without a pause.
+and finds the next one there. Measured (`tests/bench/bench_writers.py`,
+two processors at load 16): of processes that write without a pause for 5 s the longest wait was 89 ms for two and
+115 ms for four, flushes included; with SQLite's own waiting 1.9 and 2.4 s.
 """
 
 from __future__ import annotations
