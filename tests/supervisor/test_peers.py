@@ -19,6 +19,7 @@ from actors.errors import AgentClosed, OwnedElsewhere, Unavailable
 from actors.ids import AgentId, TreeId
 from supervisor import open_supervisor
 from supervisor.ownership import Ownership
+from supervisor.patience import Patience
 from supervisor.store import sqlite_machine, sqlite_turn
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
@@ -314,7 +315,7 @@ async def test_own_1_a_tree_is_opened_once_whoever_gives_up(autojump_clock: trio
         finally:
             opening.remove(tree)
 
-    ownership = Ownership(open_memory_store(store_id="s"), opened)
+    ownership = Ownership(open_memory_store(store_id="s"), opened, Patience(10.0, trio.current_time, lambda _: None))
 
     async def impatient() -> None:
         with trio.move_on_after(1):
