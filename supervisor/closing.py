@@ -131,7 +131,7 @@ class Closing:
     async def _finish_quietly(self, path: AgentId) -> None:
         """Close one agent while nothing of it runs: what its children report from here on begins no turn (STOP-1)."""
         with self._stopping.barring((path,)):
-            while _runs(self._parts.kernel.actors[path]):
+            while (actor := self._parts.kernel.actors.get(path)) is not None and _runs(actor):  # None: it was lost
                 await self._stopping.end((path,), GRACE_OVER, self._parts.options.hard_s)
             with suppress(Conflict):  # it has obeyed an order meanwhile: whoever called looks again
                 await self._finish(path)
@@ -139,8 +139,8 @@ class Closing:
     async def _finish(self, path: AgentId) -> None:
         """One agent is closed: what was not answered is dead, and whoever waits hears it."""
         kernel = self._parts.kernel
-        actor = kernel.actors[path]
-        if actor.intake is Intake.CLOSED:
+        actor = kernel.actors.get(path)
+        if actor is None or actor.intake is Intake.CLOSED:  # None: another process has its tree, and closes it
             return
         if not actor.active:
             await actor.bury("it was closed before it came to an answer")

@@ -318,11 +318,7 @@ class Kernel:
         return actor
 
     async def own(self, tree: TreeId) -> int:
-        """Own a tree, once: its epoch, and the accounts of all its agents (BUD-7).
-
-        Raises:
-            OwnedElsewhere: another process runs it. StoreError: it cannot be owned.
-        """
+        """Own a tree, once, with the accounts of all its agents (BUD-7); raises what `Ownership.own` raises."""
         return await self.ownership.own(tree)
 
     async def _open_accounts(self, tree: TreeId) -> None:
@@ -330,8 +326,7 @@ class Kernel:
         grants = [await self.store.kv(row.agent, GRANTS) if row.budget is not None else () for row in rows]
         for row, granted in zip(rows, grants, strict=True):  # all is read by now: they are open together, or not at all
             self.open_account(row)
-            for one in granted:
-                more, by = read_grant(one)
+            for more, by in map(read_grant, granted):
                 self.ledger.grant(row.agent, more, by=by)
 
     def open_account(self, row: AgentRow) -> None:

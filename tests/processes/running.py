@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -98,8 +97,10 @@ async def _owed(world: World, sup: Supervisor) -> list[Any]:
         for agent in held.union(row.agent for row in await sup.tree() if row.suspended == "paused"):
             await (await sup.find(agent)).wake()
         for (tree,) in trees:
-            with suppress(UnknownPath):  # its maker was killed between taking the tree and making its root
+            try:
                 await sup.find(tree)
+            except UnknownPath:  # its maker was killed between taking the tree and making its root
+                await sup.store.own(tree, sup._parts.kernel.ownership.holder)
         return [*await sup.store.agents_with_work(), *await sup.store.awaiting_calls(), *held]
     except CallboardError as error:
         return [error]
