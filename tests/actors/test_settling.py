@@ -15,7 +15,7 @@ from actors.errors import Broken, UsageError
 from actors.evolve import evolve
 from actors.hooked import Point
 from actors.ids import CallId
-from actors.inputs import Failed, HookReturned, Looked
+from actors.inputs import CallsReturned, Failed, HookReturned, Looked
 from actors.messages import Lane, Queued, ReceiptState, Status
 from actors.moves import CallHook, Look
 from actors.transcript import ResultStatus
@@ -67,6 +67,17 @@ def test_hok_4_core_an_abort_settles_the_run_and_waits_for_no_hook() -> None:
     assert drive.over.run_over
     assert ERASED in drive.made.commit
     assert not drive.all(CallHook)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_hok_4_core_what_a_call_keeps_is_erased_with_its_batch(*, kept: bool) -> None:
+    """Where it has kept something: in the commit that carries its result; else nothing is there to erase."""
+    drive = Drive().start()
+    drive.reply(call("look"))
+    drive.give(CallsReturned(drive.now, (evolve(drive.outcome(0), kept=kept),)))
+    drive.ask()
+    erased = [one for one in drive.wrote(Erase) if one.table is KvRow]
+    assert [one.prefix for one in erased] == ([(AGENT, "lead:t1.1.0")] if kept else [])
 
 
 @pytest.mark.parametrize("new_run", [True, False])

@@ -129,3 +129,13 @@ def test_a_ticket_whose_claim_failed_at_once_is_given_back(error: Conflict | Una
     assert drive.last(Abandon).ticket == "ticket"
     assert drive.state.ticket is None
     assert drive.phase is (Phase.LOOKING if isinstance(error, Conflict) else Phase.OVER)
+
+
+def test_con_4_core_an_open_turn_knows_all_that_it_has_taken() -> None:
+    """What joined later stands behind what it began with: a turn that is given up gives all of it back (CON-6)."""
+    drive = Drive().start()
+    drive.reply(call("look"))
+    drive.ends(0)
+    drive.ask(steer("s", 2))
+    assert drive.written.open is not None
+    assert drive.written.open.consumed == ("m", "s")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import marshal
 import sys
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+@cache
+def source(file: str) -> str:
+    """A file as it is when it is first asked for: whoever changes it while the mutants run changes nothing here."""
+    return (ROOT / file).read_text("utf-8")
 
 
 class Mutant(NamedTuple):
@@ -31,18 +37,18 @@ class Mutant(NamedTuple):
 
     def wrong(self) -> str | None:
         """Why it cannot be made, or None."""
-        found = (ROOT / self.file).read_text("utf-8").count(self.old)
+        found = source(self.file).count(self.old)
         if found == 1:
             return None
         return "its place is gone" if not found else f"its place is there {found} times"
 
     def text(self) -> str:
         """The file as the mutant has it."""
-        return (ROOT / self.file).read_text("utf-8").replace(self.old, self.new)
+        return source(self.file).replace(self.old, self.new)
 
     def lines(self) -> set[int]:
         """The lines of the statements that it changes."""
-        text = (ROOT / self.file).read_text("utf-8")
+        text = source(self.file)
         at = text.index(self.old)
         first, last = text.count("\n", 0, at) + 1, text.count("\n", 0, at + len(self.old.rstrip())) + 1
         found: set[int] = set()

@@ -5,7 +5,7 @@ python tests/mutants/run.py TOL-4 half      those whose name or file has one of 
 python tests/mutants/run.py --part 2/5 ...  the second fifth of them
 python tests/mutants/run.py --jobs 1 ...    so many at once; else as many as there are processors
 python tests/mutants/run.py --old-map ...   with the map of tests that is there, made of older code: quicker to start,
-                                            but a survivor may be one that a newer test kills
+                                            but a survivor may be a false one
 
 The tests are loaded once. Each mutant is a fork, whose functions are exchanged for broken ones; it runs the tests that
 reach the changed lines (`reach.py` makes the map), the nearest and quickest first, the machine last, up to the first
@@ -124,6 +124,7 @@ class Runner:
         if not names:  # it is read as the module is loaded
             names = {name for found in by_line.values() for name in found}
         near = Path(mutant.file).stem
+        names.update(item.nodeid for item in items if item.nodeid not in self.seconds)  # newer than the map
         machines = reach.MACHINES if names and near in MACHINE_RUNS else ()
         found = [item for item in items if item.nodeid in names or item.path.name in machines]
         found.sort(
