@@ -131,6 +131,13 @@ def test_req_7_core_every_token_is_priced_once(usage: Usage, fresh: int, out: in
     assert FREE.cost(usage) == 0
 
 
+def test_req_7_core_each_class_has_a_price_of_its_own() -> None:
+    """Fresh, read from a cache, written to one, and all that comes out, reasoning included."""
+    price = Price("1", "20", cached="300", cache_write="4000")
+    usage = Usage(fresh=1, cached=1, cache_write=1, visible=1, reasoning=1)
+    assert dollars(price.cost(usage) * 1_000_000) == 1 + 300 + 4000 + 2 * 20
+
+
 @given(USAGES, USAGES)
 def test_req_7_core_tokens_add_up_class_by_class(one: Usage, other: Usage) -> None:
     """Nothing is lost or counted twice: input and output are disjoint, and make the total."""
@@ -175,6 +182,14 @@ def test_bud_1_core_the_limits_of_a_budget_are_those_that_are_set() -> None:
     counted = {"tokens", "input_tokens", "output_tokens", "model_calls", "tool_calls", "agents", "depth"}
     for name in counted:
         assert [(found.value, limit) for found, limit in Budget(**{name: 3}).limits()] == [(name, 3)]  # type: ignore[arg-type]
+
+
+def test_bud_4_core_stages_come_one_after_another() -> None:
+    """Soft is not behind critical, and neither is behind the limit."""
+    for soft, critical in ((0.9, 0.5), (0.5, 1.1), (-0.1, 0.5)):
+        with pytest.raises(UsageError, match="0 <= soft <= critical <= 1"):
+            Budget(soft=soft, critical=critical)
+    assert Budget(soft=0.5, critical=0.5).critical == 0.5
 
 
 def test_bud_4_core_what_exhaustion_does_is_one_of_three() -> None:
