@@ -168,7 +168,18 @@ class Supervisor:
         await self._parts.approvals.find()  # what expired meanwhile is denied
         found = await self._parts.kernel.store.agents_with_work()
         mine = [path for path in found if await self._wake(path)]
+        self._doubted(found)
         return tuple(self._ref(path) for path in mine)
+
+    def _doubted(self, found: tuple[AgentId, ...]) -> None:
+        """Agents here whose last commit failed, and which the store says owe nothing: it was written (ACC-2).
+
+        They read their rows anew, and end what they believe to be under way.
+        """
+        for actor in tuple(self._parts.kernel.actors.values()):
+            if actor.suspended == "store" and actor.path not in found:
+                actor.suspended = None
+                actor.wake()
 
     async def _wake_tree(self, root: AgentId) -> None:
         below = f"{root}/"

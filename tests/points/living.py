@@ -144,7 +144,7 @@ async def _lame(scene: Scene, bare: Store, process: Process) -> None:
                 if not process.failed or not _expected(error):
                     raise
                 if not for_ever:
-                    await _drive(scene, sup, process, again=True)
+                    await _insist(scene, sup, process)
             if not for_ever:
                 process.outside.problems += at_rest(sup)
     except Exception as error:
@@ -152,6 +152,14 @@ async def _lame(scene: Scene, bare: Store, process: Process) -> None:
             raise
     assert store.holder is not None, "a supervisor makes its holder first"
     await bare.release(store.holder)  # its process has ended
+
+
+async def _insist(scene: Scene, sup: Supervisor, process: Process) -> None:
+    """The store is well again: the same process does it all."""
+    try:
+        await _drive(scene, sup, process, again=True)
+    except Exception as error:  # noqa: BLE001 - leaving may say that the store failed, this may not
+        process.outside.problems.append(f"SUP-2: the process does not go on: {error!r}"[:600])
 
 
 def _expected(error: BaseException) -> bool:

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from actors import AgentClosed, AgentEnded, Child, InDoubt, MessageAccepted, PostRefused, SpecMissing, call, tool
-from actors.changes import Claim, Enqueue, Intake
+from actors.changes import Claim, Enqueue, Intake, OutcomeRow, Put
 from actors.ids import AgentId, MessageId
 from actors.messages import ReceiptState
 from actors.models.script import hang
@@ -158,6 +158,32 @@ async def test_acc_2_a_withdrawal_an_abort_and_a_close_in_doubt_are_carried_out(
         states.append(held.state)
         assert states == [ReceiptState.HELD, ReceiptState.DEAD]
         assert await sup.store.agents_with_work() == ()
+        await check(sup.store)
+
+
+async def test_rec_1_an_end_in_doubt_that_was_written_is_the_end_once_the_store_is_well(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """The store says that nothing is owed: `resume` has the agent believe it, though there is no work to find."""
+    made: list[Doubtful] = []
+    asked: list[object] = []
+
+    def answer(request: object) -> str:
+        asked.append(request)
+        return "ok"
+
+    async with world.open({"a": answer}, wrap=doubtful(made)) as sup:
+        ref = await sup.start(agent())
+        made[0].lost = lambda one: has(one, Put, lambda put: isinstance(put.row, OutcomeRow))
+        receipt = await ref.send("go")
+        with pytest.raises(InDoubt):
+            await ref.wait_idle()
+        made[0].lost = lambda _: False
+        assert await sup.resume() == ()
+        await ref.wait_idle()
+        assert (await receipt.wait_report()).text == "ok"
+        assert (await ref.ask("and now?")).text == "ok"
+        assert len(asked) == 2
         await check(sup.store)
 
 
