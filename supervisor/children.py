@@ -71,10 +71,7 @@ class Children:
 
         Durable: the agent and its task, on return.
         """
-        parts = self._parts
-        if start.parent and parts.stopping.barred(AgentId(start.parent)):
-            msg = f"{start.parent} is being stopped; it starts no agents"
-            raise Aborted(msg)
+        self._check_may(start)
         if start.key is None:
             return await self._start(start)
         place = (start.parent, start.key)
@@ -85,6 +82,12 @@ class Children:
         finally:
             if not making.locked():
                 self._making.pop(place, None)
+
+    def _check_may(self, start: Start) -> None:
+        """Refuse a start below a barrier (STOP-1)."""
+        if start.parent and self._parts.stopping.barred(AgentId(start.parent)):
+            msg = f"{start.parent} is being stopped; it starts no agents"
+            raise Aborted(msg)
 
     async def _find(self, start: Start) -> Started | None:
         """The agent of the key, if there is one."""
@@ -141,6 +144,7 @@ class Children:
         try:
             if not start.parent:
                 await kernel.own(tree_of(path))
+            self._check_may(start)  # a barrier may have come up since; from here to the commit nothing awaits
             birth = new(self._parts, start, path, place, forget=lambda: self._forget(start))
             if stage is None:
                 await self._commit(start, birth)

@@ -17,7 +17,9 @@ from tests.supervisor.promises.world import agent, check, has, messages, ops, qu
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
-    from actors.changes import ChangeSet
+    from actors import Context
+    from actors.changes import AgentRow, ChangeSet
+    from actors.ids import AgentId
     from tests.supervisor.promises.world import World
 
 
@@ -310,6 +312,36 @@ async def test_abt_5_acc_8_what_comes_below_the_barrier_is_answered_when_it_is_l
         with trio.fail_after(10):
             await kid.wait_idle()
         assert texts(await kid.transcript())[-2:] == ["<hear me", ">heard"]
+
+
+async def test_abt_5_no_agent_is_started_below_a_barrier_that_came_up_meanwhile(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """A start that was still reading when the abort came starts nothing, though the abort is not written yet."""
+
+    @tool
+    async def begin(ctx: Context) -> str:
+        """Start one."""
+        return (await ctx.start(agent("late"), "go")).path
+
+    async with world.open({"a": [call("begin"), hang()], "late": ["never asked"]}) as sup, watched(sup) as log:
+        children = world.spy.children
+
+        async def slow_children(parent: AgentId) -> tuple[AgentRow, ...]:
+            await trio.sleep(5)
+            return await children(parent)
+
+        async def before(one: ChangeSet) -> None:
+            if aborts(one):
+                await trio.sleep(10)
+
+        world.spy.children, world.spy.before = slow_children, before  # type: ignore[method-assign]  # on this one
+        ref = await sup.start(agent(tools=[begin]), "go")
+        await trio.sleep(1)
+        await ref.abort("enough", subtree=True)
+        await ref.wait_idle()
+        assert await children(ref.path) == ()
+        assert log.of(RequestStarted, "a/late") == []
 
 
 class LateSteer(Hooks):
