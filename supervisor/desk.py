@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 
 from actors.changes import Enqueue, Move
-from actors.errors import NotCompacted, UsageError
+from actors.errors import NotCompacted, OwnedElsewhere, UsageError
 from actors.ids import tree_of
 from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
 from actors.parking import APPROVAL, PAUSED
@@ -17,7 +17,7 @@ from .reading import Reading
 from .remote import Remote
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from actors.changes import Operation
     from actors.ids import AgentId, CallId
@@ -79,9 +79,16 @@ class SupervisorDesk(Reading):
             stopped = self._parts.lives[path].stopped(actor)
             if stopped is not None:
                 raise stopped
-            await self._parts.replies.wait_condition(path, Need.IDLE)
+            await self._or(self._parts.replies.wait_condition(path, Need.IDLE), self._remote.until_idle, path)
         else:
             await trio.lowlevel.checkpoint()
+
+    async def _or(self, wait: Awaitable[None], elsewhere: Callable[[AgentId], Awaitable[None]], path: AgentId) -> None:
+        """Wait here; where the tree is lost meanwhile, for what its next owner brings about."""
+        try:
+            await wait
+        except OwnedElsewhere:
+            await elsewhere(path)
 
     def report(self, outcome: Outcome) -> Report:
         """An outcome as people read it."""
@@ -102,7 +109,7 @@ class SupervisorDesk(Reading):
         if await self._remote.here(path) is None:
             await self._remote.until_unwound(path)
         else:
-            await self._parts.stopping.wait_aborted(path)
+            await self._or(self._parts.stopping.wait_aborted(path), self._remote.until_unwound, path)
 
     async def compact(self, path: AgentId) -> None:
         """Have it compacted at its next boundary."""
@@ -133,7 +140,7 @@ class SupervisorDesk(Reading):
         if await self._remote.here(path, stand_in=True) is None:
             await self._remote.until_closed(path)
         else:
-            await self._parts.closing.wait_closed(path)
+            await self._or(self._parts.closing.wait_closed(path), self._remote.until_closed, path)
 
     async def kill(self, path: AgentId, reason: str) -> None:
         """End it at once."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.errors import CallboardError, StoreError, WaitCycle
+from actors.errors import CallboardError, OwnedElsewhere, StoreError, WaitCycle
 from actors.happenings import AgentSuspended
 from actors.ids import AgentId, tree_of
 from actors.messages import Purpose
@@ -100,6 +100,8 @@ class Peers:
             parts.kernel.tell(node, AgentSuspended, {"reason": ELSEWHERE})
             parts.kernel.actors[node].suspended = ELSEWHERE
             parts.stopping.cut_off(node)
+            for need in (Need.IDLE, Need.STEP, Need.UNWIND, Need.EXIT):  # who waits goes on with the next owner
+                parts.replies.fulfil(node, need, OwnedElsewhere(f"tree {tree!r} was taken over by another process"))
         parts.actors_nursery.start_soon(self._forget, tree, nodes)
 
     async def _forget(self, tree: TreeId, nodes: tuple[AgentId, ...]) -> None:

@@ -362,3 +362,28 @@ def test_a_killed_process_is_gone_before_its_parent_has_asked() -> None:
         child.wait()
         assert child.stdin is not None, "it was opened with a pipe"
         child.stdin.close()
+
+
+async def test_sup_6_a_wait_for_a_lost_tree_goes_on_with_its_next_owner(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Whoever waits for a state of an agent hears of it also where another process brings it about (ACC-9)."""
+    spec = agent(tools=[wait_long])
+    async with shared.open({"a": [call("wait_long"), "never"]}, spec) as owner, trio.open_nursery() as nursery:
+        ref = await owner.start(spec, "go")
+        await trio.sleep(1)
+        for wait in (ref.wait_closed, ref.wait_idle):
+            nursery.start_soon(wait)
+        ownership = owner._parts.kernel.ownership
+        renew, ownership.renew = ownership.renew, _nothing  # type: ignore[method-assign]  # as one who is stopped
+        await trio.sleep(LEASE_S + 1)
+        async with shared.open({"a": ["one", "the next owner's"]}, spec) as other:
+            (resumed,) = await other.resume()
+            await resumed.wait_report()
+            ownership.renew = renew  # type: ignore[method-assign]  # it goes on
+            await trio.sleep(LEASE_S)
+            assert not ownership.epochs
+            await resumed.close()
+            with trio.fail_after(60):
+                while nursery.child_tasks:  # noqa: ASYNC110 - a nursery has no event
+                    await trio.sleep(0.1)
