@@ -236,7 +236,7 @@ def conversation_faults(
             yield Violation("23", f"{where}, call {call.call}", f"it is {call.state.value} in a turn that is not open")
     if heard.owed and number is None:
         yield Violation("21", where, f"no turn is open, and results are owed: {', '.join(heard.owed)}")
-    elif batch != set(heard.owed):
+    elif not batch <= set(heard.owed):  # one that is owed and not kept has not started: it is dispatched as new
         text = f"its conversation owes the results of {heard.owed}; the calls that are kept are {sorted(batch)}"
         yield Violation("TOL-1", where, text)
 
@@ -252,17 +252,15 @@ class Facts:
     turns: int
     run: int
     open: int | None
-    busy: bool
     spent: Amounts
     kept: frozenset[str]
 
     @classmethod
     def of(cls, columns: AgentColumns, row: AgentRow) -> Facts:
-        """Those of a row. A run is under way from its first turn until nothing is owed any more."""
+        """Those of a row."""
         kept = frozenset(scope for one in row.kept for scope in scopes(one))
         number = None if row.open is None else row.open.number
-        busy = row.owes or columns.queued > 0
-        return cls(columns.intake, row.turns, row.runs, number, busy, row.spent, kept)
+        return cls(columns.intake, row.turns, row.runs, number, row.spent, kept)
 
 
 def outcome_faults(row: OutcomeRow, facts: Facts) -> Iterator[Violation]:
@@ -287,7 +285,7 @@ def kv_faults(row: KvRow, facts: Facts) -> Iterator[Violation]:
         return
     kind = row.scope[len(row.agent) + 1 :]
     if kind.startswith("r"):
-        if row.scope != run_id(row.agent, facts.run) or not facts.busy:
+        if row.scope != run_id(row.agent, facts.run):
             yield Violation("HOK-4", where, "the run is over; its store was to be erased with it")
     elif kind.startswith("t") and int(kind[1:].partition(".")[0]) != facts.open:
         yield Violation("HOK-4", where, "the call is over; its store was to be erased with it")

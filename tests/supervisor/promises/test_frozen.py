@@ -13,6 +13,7 @@ from actors import Hooks, Moment, StoreTroubled, Unavailable, call, tool
 from actors.errors import InDoubt
 from supervisor.cli_exit import ENVIRONMENT, code_of_error
 from supervisor.store import sqlite_file
+from supervisor.stores import check_store_file
 from tests.supervisor.promises.world import World, agent, check, texts, watched
 from tests.supervisor.store.disks import failing_disk
 
@@ -71,9 +72,11 @@ KINDS = pytest.mark.parametrize("kind", ["full", "read only", "no write", "no fl
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQLite's own waiting for a lock takes real time: here there is none."""
+def impatient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """SQLite's own waiting for a lock takes real time: here there is none. What the disk had left is clean."""
     monkeypatch.setattr(sqlite_file, "BUSY_MS", 0)
+    yield
+    assert [str(violation) for violation in check_store_file(tmp_path / "agents.db")] == []
 
 
 def one_call(world: Trouble, effects: list[float]) -> tuple[Any, dict[str, Any]]:
@@ -100,7 +103,7 @@ def one_call(world: Trouble, effects: list[float]) -> tuple[Any, dict[str, Any]]
 @KINDS
 async def test_a_store_that_heals_in_time_costs_nothing(kind: str, tmp_path: Path, autojump_clock: MockClock) -> None:
     """No effect starts while it fails; then the turn goes on by itself; it is told once, and once that it is over."""
-    world, effects = World("sqlite", tmp_path), list[float]()
+    world, effects = World("sqlite", tmp_path, checked=False), list[float]()
     with trouble(kind, tmp_path) as store:
         spec, script = one_call(store, effects)
         async with world.open(script, hard=HARD_S) as sup, watched(sup) as log:
@@ -124,7 +127,7 @@ async def test_a_store_that_heals_in_time_costs_nothing(kind: str, tmp_path: Pat
 @KINDS
 async def test_a_store_that_does_not_heal_ends_the_run(kind: str, tmp_path: Path, autojump_clock: MockClock) -> None:
     """After `hard` seconds it is the caller's `Unavailable` (exit code 3); the store owes the work, once it is well."""
-    world, effects = World("sqlite", tmp_path), list[float]()
+    world, effects = World("sqlite", tmp_path, checked=False), list[float]()
     with trouble(kind, tmp_path) as store:
         spec, script = one_call(store, effects)
         began = trio.current_time()
@@ -147,7 +150,7 @@ async def test_what_is_sent_waits_and_is_accepted_in_order(
     kind: str, tmp_path: Path, autojump_clock: MockClock
 ) -> None:
     """Whoever sends meanwhile waits with it, one after another, and no try is made for each."""
-    world = World("sqlite", tmp_path)
+    world = World("sqlite", tmp_path, checked=False)
     with trouble(kind, tmp_path) as store:
         async with world.open({"a": ["one", "two", "three"]}, hard=HARD_S) as sup:
             ref = await sup.start(agent())
@@ -166,7 +169,7 @@ async def test_what_is_sent_waits_and_is_accepted_in_order(
 @KINDS
 async def test_a_supervisor_is_left_in_bounded_time(kind: str, tmp_path: Path, autojump_clock: MockClock) -> None:
     """The error comes out of the `async with`, though nothing can be written while it is left."""
-    world = World("sqlite", tmp_path)
+    world = World("sqlite", tmp_path, checked=False)
     with trouble(kind, tmp_path) as store:
         spec, script = one_call(store, [])
         began = trio.current_time()
@@ -178,7 +181,7 @@ async def test_a_supervisor_is_left_in_bounded_time(kind: str, tmp_path: Path, a
 
 async def test_it_goes_on_when_it_is_woken_later(tmp_path: Path, autojump_clock: MockClock) -> None:
     """An agent that was suspended for its store goes on in the same process once the store is well."""
-    world, effects = World("sqlite", tmp_path), list[float]()
+    world, effects = World("sqlite", tmp_path, checked=False), list[float]()
     with trouble("no flush", tmp_path) as store:
         spec, script = one_call(store, effects)
         script["a"].insert(0, call("charge"))
@@ -199,7 +202,7 @@ async def test_it_goes_on_when_it_is_woken_later(tmp_path: Path, autojump_clock:
 
 async def test_a_cancelled_sender_hears_its_outcome(tmp_path: Path, autojump_clock: MockClock) -> None:
     """ACC-2: a commit that waits for its disk is told, not given up; the cancellation comes behind it."""
-    world = World("sqlite", tmp_path)
+    world = World("sqlite", tmp_path, checked=False)
     with trouble("full", tmp_path) as store:
         async with world.open({"a": ["one"]}, hard=HARD_S) as sup:
             ref = await sup.start(agent())

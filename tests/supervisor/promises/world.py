@@ -20,6 +20,7 @@ from supervisor.store.base import Store, Then
 from supervisor.store.faults import PassingReader
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
+from supervisor.stores import check_store_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -120,10 +121,12 @@ class World:
 
     Attributes:
         spy: between the store and the supervisor that was opened last.
+        checked: whether the file is checked each time it is closed.
     """
 
     kind: str
     path: Path
+    checked: bool = attrs.field(default=True, kw_only=True)
     spy: Spy = attrs.field(init=False)
     _memory: Store | None = None
 
@@ -134,8 +137,12 @@ class World:
             self._memory = self._memory or open_memory_store(store_id="s")
             yield self._memory
             return
-        async with open_sqlite_store(self.path / "agents.db", owner="a test", inline=True, lease_s=None) as store:
+        file = self.path / "agents.db"
+        async with open_sqlite_store(file, owner="a test", inline=True, lease_s=None) as store:
             yield store
+        if self.checked:  # whatever a life was, what it leaves is clean
+            found = [str(violation) for violation in check_store_file(file)]
+            assert not found, "\n".join(found)
 
     @asynccontextmanager
     async def open(

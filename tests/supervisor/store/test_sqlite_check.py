@@ -157,7 +157,6 @@ BROKEN: Final = {
     "a record of another's turn": ("20", body("records", "'$.turn', 'x:t1'", "k = 1 << 32")),
     "a result of no call": ("21", body("records", "'$.call', 'lead:t1.1.7'", "k = (1 << 32) + 2")),
     "a summary that is none": ("20", body("agents", "'$.summary', 0", "agent = 'lead'")),
-    "an open batch lost": ("TOL-1", "DELETE FROM calls"),
     "a call of another turn": ("23", body("calls", "'$.turn', 'lead:t1'", "1")),
     "a call of another agent": ("23", body("calls", "'$.agent', 'x'", "1")),
     "a call of nobody": ("39", "UPDATE calls SET call = 'lead/nobody:t1.1.0'"),
@@ -171,8 +170,8 @@ BROKEN: Final = {
     "an outcome of nobody": ("39", "UPDATE outcomes SET turn = 'lead/nobody:t1' WHERE turn = 'lead:t1'"),
     "a value of a run that is over": (
         "HOK-4",
-        "UPDATE kv SET scope = 'lead#2:r1' WHERE agent = 'lead#2';"
-        + body("kv", "'$.scope', 'lead#2:r1'", "agent = 'lead#2'"),
+        "UPDATE kv SET scope = 'lead#2:r0' WHERE agent = 'lead#2';"
+        + body("kv", "'$.scope', 'lead#2:r0'", "agent = 'lead#2'"),
     ),
     "a value of a call that is over": (
         "HOK-4",
