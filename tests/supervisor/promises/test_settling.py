@@ -233,8 +233,7 @@ def test_hok_4_the_end_of_a_run_survives_a_failure_of_any_commit(kind: str, when
     while True:
         folder = tmp_path / str(at)
         folder.mkdir()
-        world = World(kind, folder, checked=False)  # between the owners the values of the run still stand
-        if not simulate(partial(fail_at, world, at, when=when), Sched(0)):
+        if not simulate(partial(fail_at, World(kind, folder), at, when=when), Sched(0)):
             break
         at += 1
     assert at > 3, "there are more commits than that"
