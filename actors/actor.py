@@ -7,7 +7,7 @@ and woken.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, final
 
 from .behind import Behind
 from .changes import Claim, Intake, Move, Put
@@ -27,63 +27,12 @@ if TYPE_CHECKING:
 
     from .agent import Agent
     from .changes import AgentRow
-    from .conversation import Conversation
     from .errors import CallboardError
-    from .hosting import Host
     from .ids import AgentId
+    from .keeper import Keeper
     from .messages import Outcome, Queued
     from .moves import Over
     from .points import TurnSpec
-
-
-class Keeper(Protocol):
-    """The supervisor, as an actor's life needs it."""
-
-    @property
-    def host(self) -> Host:
-        """The loop's side of it."""
-        ...
-
-    def spawn(self, actor: Actor) -> None:
-        """Start the actor's task, in a context of its own."""
-
-    def may_begin(self, actor: Actor) -> bool:
-        """Whether a new turn may begin now (leaving and closing forbid it)."""
-        ...
-
-    async def conversation(self, actor: Actor) -> Conversation:
-        """The agent's records, read from the store where they are not in memory."""
-        ...
-
-    async def refresh(self, actor: Actor) -> None:
-        """Take row, calls and mailbox from the store anew."""
-
-    async def obey(self, actor: Actor) -> None:
-        """Carry out control messages that no running turn carried out."""
-
-    def turn_begins(self, actor: Actor) -> None:
-        """A turn begins, or goes on."""
-
-    def turn_over(self, actor: Actor, over: Over) -> None:
-        """A turn ended: tell those who wait."""
-
-    async def after_turn(self, actor: Actor, over: Over) -> None:
-        """The hooks behind a turn."""
-
-    async def after_run(self, actor: Actor) -> None:
-        """The hooks behind a run that is over."""
-
-    def compacted(self, actor: Actor, error: CallboardError | None) -> None:
-        """A compaction is over, or will not be: tell those who wait."""
-
-    def settled(self, actor: Actor) -> None:
-        """Nothing is due any more; the actor is about to be passive."""
-
-    def passive(self, actor: Actor) -> None:
-        """The actor has no task now."""
-
-    def crashed(self, actor: Actor, error: Exception) -> None:
-        """The loop ended with an exception that nothing expected; it is suspended, or goes on."""
 
 
 @final
@@ -103,6 +52,7 @@ class Actor:
 
     __slots__ = (
         "_behind",
+        "_pausing",
         "active",
         "agent",
         "asking_output",
@@ -142,7 +92,7 @@ class Actor:
         self.active = False
         self.compacting = False
         self.not_compacted: str | None = None
-        self._behind = Behind()
+        self._behind, self._pausing = Behind(), False
 
     # -- work arrives ----------------------------------------------------------------------------------------------
 
@@ -333,6 +283,8 @@ class Actor:
         read = memory.doubted or self.behind
         if read:
             await self.keeper.refresh(self)
+            if memory.stale and self.row.suspended == PAUSED:  # that was written, and told as failed
+                self.suspended = PAUSED
             memory.read_anew()
         if memory.conversation is not None:
             return read
@@ -365,15 +317,28 @@ class Actor:
         pausing = order.envelope.purpose is Purpose.PAUSE
         row = paused(self.row, pausing=pausing)
         claim = Claim(self.path, (order.envelope.id,), turn_id(self.path, self.row.turns))
-        await self.keeper.host.commit((claim, Put(row)))
+        self._pausing = True
+        try:
+            await self.keeper.host.commit((claim, Put(row)))
+        finally:
+            self._pausing = False
         self.row = row
         if pausing or self.suspended == PAUSED:
             self.suspended = row.suspended
+
+    @property
+    def may_be_paused(self) -> bool:
+        """Whether only an order ends a pause: it is paused, about to be, or it is not known what the store has."""
+        ordered = any(queued.envelope.purpose is Purpose.PAUSE for queued in self.mailbox.orders)
+        return self.suspended == PAUSED or self._pausing or ordered or self.memory.stale
 
     async def bury(self, reason: str) -> None:
         """End an open turn that nothing will go on with: its calls are settled, and whoever asked is told (CLS-2).
 
         Only for a passive actor.
+
+        Raises:
+            StoreError: it could not be written, so the turn is open still.
         """
         assert not self.active, "ACTOR-1: its task ends its turn itself"
         self.active, suspended = True, self.suspended
@@ -381,6 +346,8 @@ class Actor:
             await self._catch_up()
             if self.row.open is not None:
                 await self._turn(reason)
+            if self.row.open is not None:
+                raise Unavailable(f"{self.path}: its turn could not be ended in the store; resume() goes on with that")
         finally:
             self.active, self.suspended = False, suspended  # what kept it from a turn still does
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, final
 from .changes import Put
 from .errors import Fenced, StoreError, Unavailable
 from .evolve import evolve
+from .usage import NOTHING
 
 if TYPE_CHECKING:
     from .changes import AgentRow
@@ -55,10 +56,19 @@ def stopped_by(error: Exception) -> str:
 
 
 async def leave_in_order(host: Host, row: AgentRow) -> AgentRow:
-    """Write that a turn was cut off on purpose, so that to go on with it is no crash; returns the row that stands."""
+    """Write that a turn was cut off on purpose, so that to go on with it is no crash; returns the row that stands.
+
+    What it has taken is written too: nothing is lost, so nothing is charged as lost (BUD-7).
+    """
     if row.open is None or row.open.left:
         return row
-    left = evolve(row, open=evolve(row.open, left=True))
+    took = host.gate.beyond(row.agent, row.spent)
+    left = evolve(
+        row,
+        spent=row.spent + took,
+        run_spent=row.run_spent + took,
+        open=evolve(row.open, left=True, held=NOTHING),
+    )
     with suppress(StoreError):  # then it counts as one
         await host.commit((Put(left),))
         return left

@@ -49,6 +49,7 @@ class Begin(Struct, frozen=True):
         open_calls: those that the store still had open, in call order. owed: the last record owes an answer.
         last: the last record, where it is a response; it may be the answer. crashed: it was not left in order here.
         more: a decision or a cut follows at once, so that it does not park. compact: it is for a compaction only.
+        unwritten: what the accounts were charged for this agent and its row does not say yet.
     """
 
     now: float
@@ -58,6 +59,7 @@ class Begin(Struct, frozen=True):
     more: bool = False
     compact: bool = False
     crashed: bool = True
+    unwritten: Amounts = NOTHING
 
 
 class HookReturned(Struct, frozen=True):

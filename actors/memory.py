@@ -66,7 +66,8 @@ class Memory:
         last = self.conversation.last
         answer = last if isinstance(last, ResponseRecord) else None
         calls = open_calls(self.conversation, self.calls or (), look.toolbox)
-        return Begin(host.now(), calls, owed(self.conversation), answer, crashed=crashed)
+        unwritten = host.gate.beyond(row.agent, row.spent)
+        return Begin(host.now(), calls, owed(self.conversation), answer, crashed=crashed, unwritten=unwritten)
 
     def state(self, spec: TurnSpec, row: AgentRow, look: Looked, *, new_run: bool) -> TurnState:
         """The turn as it begins, or as the store has it open."""

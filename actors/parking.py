@@ -62,7 +62,8 @@ def paused(row: AgentRow, *, pausing: bool) -> AgentRow:
     turn = row.open
     if turn is not None and row.suspended is not None:  # whatever it is suspended for now
         turn = evolve(turn, left=True)
-    return evolve(row, suspended=PAUSED if pausing else None, open=turn)
+    goes_on = None if row.suspended == PAUSED else row.suspended
+    return evolve(row, suspended=PAUSED if pausing else goes_on, open=turn)
 
 
 def waits(state: TurnState) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import batch, ending
+from . import approving, batch, ending
 from .batching import batch_over, rows_of, settled_tells
 from .changes import CallState, Move, OutcomeRow, Put
 from .errors import Crashed
@@ -111,8 +111,8 @@ def _settled(state: TurnState, event: Begin) -> tuple[tuple[Action, ...], tuple[
         row,
         suspended=None,
         open=found(row, event),
-        spent=row.spent + turn_open.held,  # BUD-7: as recovery charges it
-        run_spent=row.run_spent + turn_open.held,
+        spent=row.spent + event.unwritten,  # BUD-7: as recovery writes it
+        run_spent=row.run_spent + event.unwritten,
     )
     began = Tell(TurnStarted, {})
     if not event.open_calls:
@@ -122,6 +122,7 @@ def _settled(state: TurnState, event: Begin) -> tuple[tuple[Action, ...], tuple[
     changed = tuple(call for call, was in zip(state.calls, event.open_calls, strict=True) if call is not was)
     unknown = tuple(c for c in changed if c.result is not None and c.result.status is ResultStatus.UNKNOWN)
     writes = rows_of(state, unknown)
+    state.unknown = (*state.unknown, *approving.ended_unknown(unknown))  # TOL-3: in this process, too
     batch_over(state, (), ())
     return (began, *settled_tells(changed)), writes
 

@@ -319,6 +319,10 @@ class Gate(Protocol):
     def abandon(self, ticket: Ticket) -> None:
         """Give back what an admitted ticket holds, where it was not called."""
 
+    def beyond(self, agent: AgentId, written: Amounts) -> Amounts:
+        """What an agent's account was charged beyond what its row says it spent, active time left out (BUD-7)."""
+        ...
+
 
 class Hold(Protocol):
     """A reservation that is open until it is settled or released."""

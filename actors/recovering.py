@@ -31,8 +31,8 @@ def go_on(state: TurnState, event: Begin) -> Step:
         owes=True,
         suspended=None,
         open=poison.found(state.row, event),
-        spent=state.row.spent + turn_open.held,  # BUD-7: a lost call is charged what it had reserved
-        run_spent=state.row.run_spent + turn_open.held,
+        spent=state.row.spent + event.unwritten,  # BUD-7: a lost call is charged, here as in the accounts
+        run_spent=state.row.run_spent + event.unwritten,
     )
     if turn_open.alone:
         return compacting.recovered(state)

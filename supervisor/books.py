@@ -139,6 +139,17 @@ class Books:
             ticket.reservation = None
             ticket.held = NOTHING
 
+    def beyond(self, agent: AgentId, written: Amounts) -> Amounts:
+        """What the account has and the row has not: of requests that were cut, or whose commit failed (BUD-7)."""
+        more = self._ledger.snapshot(agent).own - written
+        return Amounts(
+            max(more.input_tokens, 0),
+            max(more.output_tokens, 0),
+            max(more.cost, 0),
+            max(more.model_calls, 0),
+            max(more.tool_calls, 0),
+        )
+
     # -- after an attempt ------------------------------------------------------------------------------------------
 
     def observe(self, observer: Callable[[Accounted], None]) -> None:

@@ -59,6 +59,8 @@ class Children:
         self._making: dict[tuple[str, str], trio.Lock] = {}
         """Held by whoever finds or makes the agent of a key; only while somebody does."""
         self._boxes: dict[AgentId, tuple[Toolbox, int]] = {}
+        self._births: dict[AgentId, trio.Event] = {}
+        """Agents whose commit is under way: they are in no memory before it is durable (CON-4)."""
 
     # -- starting --------------------------------------------------------------------------------------------------
 
@@ -147,7 +149,7 @@ class Children:
             self._check_may(start)  # a barrier may have come up since; from here to the commit nothing awaits
             birth = new(self._parts, start, path, place, forget=lambda: self._forget(start))
             if stage is None:
-                await self._commit(start, birth)
+                await self._commit(birth)
             else:
                 stage.bear(birth)
             if start.agent.children:
@@ -161,15 +163,23 @@ class Children:
         if start.key is not None:
             self._keys.pop((start.parent, start.key), None)
 
-    async def _commit(self, start: Start, birth: Birth) -> None:
-        kernel, path = self._parts.kernel, birth.path
-        kernel.settle_in_new(birth.row, start.agent)
+    async def _commit(self, birth: Birth) -> None:
+        path = birth.path
+        made = self._births[path] = trio.Event()
         try:
-            await kernel.commit(tree_of(path), birth.operations, first=birth.born)
+            await self._parts.kernel.commit(tree_of(path), birth.operations, first=birth.born)
         except BaseException:
-            kernel.actors.pop(path, None)
             self._parts.ledger.ended(path)  # it was opened above
             raise
+        finally:
+            del self._births[path]
+            made.set()
+
+    async def born(self, parent: AgentId) -> None:
+        """Wait until no child of an agent is being written: each is there, or is not, from then on."""
+        below = f"{parent}/"
+        for made in [made for path, made in self._births.items() if path.startswith(below)]:
+            await made.wait()
 
     def reserve(self, parent: AgentId, name: str, call: CallId) -> None:
         """Give the child that a call is about to start its ordinal now: in call order, whatever order tasks run in."""

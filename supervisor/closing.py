@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 import trio
 
-from actors.changes import Claim, Enqueue, Intake, Move, Shut
-from actors.errors import AgentClosed, CallboardError, Conflict
+from actors.changes import AgentRow, Claim, Enqueue, Intake, Move, Require, Shut
+from actors.errors import AgentClosed, CallboardError, Conflict, Unavailable
 from actors.happenings import AgentEnded
 from actors.ids import parent_path, run_id, tree_of, turn_id
 from actors.messages import Lane, LaneBound, Outcome, Purpose, ReceiptState, Status
@@ -133,8 +133,14 @@ class Closing:
         with self._stopping.barring((path,)):
             while (actor := self._parts.kernel.actors.get(path)) is not None and _runs(actor):  # None: it was lost
                 await self._stopping.end((path,), GRACE_OVER, self._parts.options.hard_s)
-            with suppress(Conflict):  # it has obeyed an order meanwhile: whoever called looks again
+            await self._parts.children.born(path)
+            actors = self._parts.kernel.actors
+            if any(actors[node].intake is not Intake.CLOSED for node in self._stopping.below(path) if node != path):
+                return  # a child came meanwhile: it goes first
+            try:
                 await self._finish(path)
+            except Conflict:  # it has obeyed an order meanwhile, or another wrote: whoever called looks again
+                actors[path].memory.stale = True
 
     async def _finish(self, path: AgentId) -> None:
         """One agent is closed: what was not answered is dead, and whoever waits hears it."""
@@ -144,15 +150,14 @@ class Closing:
             return
         if not actor.active:
             await actor.bury("it was closed before it came to an answer")
-        stored = await kernel.store.load_agent(path)
-        queued = () if stored is None else stored.queued
-        control = tuple(one.envelope.id for one in queued if one.envelope.lane is Lane.CONTROL)
+        elif actor.loop is not None and actor.loop.row.open is not None:  # its task hangs in a request: it cannot bury
+            raise Unavailable(f"{path}: its turn could not be ended in the store; the close goes on when it is resumed")
         operations: list[Operation] = [
             Move(path, _WAITING, ReceiptState.DEAD, reason="agent_closed"),
+            *await self._orders(path),
+            Require(AgentRow, (path,), "open", None),
+            Shut(path, Intake.CLOSED),  # refused where an order has come since: it is read again
         ]
-        if control:
-            operations.append(Claim(path, control, turn_id(path, actor.row.turns)))
-        operations.append(Shut(path, Intake.CLOSED))  # refused where an order has come since: it is read again
         waiting = [one.envelope.id for one in actor.mailbox.waiting]
         await kernel.commit(tree_of(path), tuple(operations))
         error: CallboardError = AgentClosed(f"{path} was closed before it answered")
@@ -164,6 +169,14 @@ class Closing:
         kernel.tell(path, AgentEnded, {"reason": "closed"})
         self._parts.replies.fulfil(path, Need.EXIT)
         self._parts.replies.fulfil(path, Need.IDLE)
+
+    async def _orders(self, path: AgentId) -> tuple[Claim, ...]:
+        """The claim of the orders that wait for an agent: its end carries them all out."""
+        stored = await self._parts.kernel.store.load_agent(path)
+        queued = () if stored is None else stored.queued
+        control = tuple(one.envelope.id for one in queued if one.envelope.lane is Lane.CONTROL)
+        turns = self._parts.kernel.actors[path].row.turns
+        return (Claim(path, control, turn_id(path, turns)),) if control else ()
 
     async def wait_closed(self, path: AgentId) -> None:
         """Wait until it is closed; at once where it is."""

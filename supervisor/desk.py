@@ -158,7 +158,7 @@ class SupervisorDesk(Reading):
         if actor.suspended is not None and actor.suspended not in _STAY:
             actor.suspended = None
         operations: tuple[Operation, ...] = (Move(path, (ReceiptState.HELD,), ReceiptState.QUEUED),)
-        if actor.suspended == PAUSED or any(q.envelope.purpose is Purpose.PAUSE for q in actor.mailbox.orders):
+        if actor.may_be_paused:
             operations = (*operations, self._order(path, Purpose.WAKE))
         await self._parts.kernel.commit(tree_of(path), operations, fenced=False)
         actor.wake()

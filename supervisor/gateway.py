@@ -177,6 +177,10 @@ class Gateway:
         if held.state is State.ADMITTED:
             self._finish(held)
 
+    def beyond(self, agent: AgentId, written: Amounts) -> Amounts:
+        """What the account has and the row has not; see `actors.ports.Gate`."""
+        return self._books.beyond(agent, written)
+
     def promote(self, agent: AgentId) -> None:
         """Somebody waits for this agent: its requests go first (GAT-1)."""
         self._books.promote(agent)

@@ -51,8 +51,8 @@ class Leaving:
             await parts.closing.close_all(roots, grace_s, hard_s)
             return
         with trio.move_on_after(grace_s):
-            while parts.post.pending():  # noqa: ASYNC110 - there is no event for it, and the scope above bounds it
-                await trio.lowlevel.checkpoint()
+            while parts.post.pending():
+                await parts.post.decided()
         parts.leaving = mode
         if mode == "suspend":
             await self.suspend(tuple(actors), grace_s)

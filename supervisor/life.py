@@ -71,6 +71,18 @@ class Life:
 
     async def obey(self, actor: Actor) -> None:
         """Control messages that no turn carried out: an abort or a decision that came too late, a close, a kill."""
+        try:
+            await self._obey(actor)
+        except Conflict:  # a close took one along, and will say so; the store knows what is left
+            actor.memory.stale = True
+
+    async def _obey(self, actor: Actor) -> None:
+        if actor.intake is Intake.CLOSED:  # its end has carried them all out
+            claim = Claim(
+                actor.path, tuple([q.envelope.id for q in actor.mailbox.orders]), turn_id(actor.path, actor.row.turns)
+            )
+            await self._kernel.commit(tree_of(actor.path), (claim,))
+            return
         if stale := actor.memory.stale_decisions(actor.row, actor.mailbox.decisions):
             await self._bury_decisions(actor, stale)
         aborts = tuple(queued for queued in actor.mailbox.orders if queued.envelope.purpose is Purpose.ABORT)
@@ -87,11 +99,7 @@ class Life:
                 self._parts.closing.go_on_closing(actor, envelope)
                 continue
             claim = Claim(actor.path, (envelope.id,), turn_id(actor.path, actor.row.turns))
-            try:
-                await self._kernel.commit(tree_of(actor.path), (claim,))
-            except Conflict:  # a close took it along, and will say so; the store knows what is left
-                actor.memory.stale = True
-                return
+            await self._kernel.commit(tree_of(actor.path), (claim,))
             aborted = failure_of(error_of_abort(actor, envelope.reason))
             outcome = Outcome(
                 path=actor.path,

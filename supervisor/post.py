@@ -36,11 +36,13 @@ class _Posted:
 
     Attributes:
         waiting: oldest first. decided: how many have left it. lock: held by whoever accepts them, one after another.
+        done: all of them are decided.
     """
 
     waiting: deque[tuple[Envelope, Receipt]] = attrs.field(factory=deque)
     decided: int = 0
     lock: trio.Lock = attrs.field(factory=trio.Lock)
+    done: trio.Event = attrs.field(factory=trio.Event)
 
 
 @final
@@ -200,10 +202,16 @@ class Post:
                 posted.decided += 1
                 if not posted.waiting:
                     del self._posts[path]
+                    posted.done.set()
 
     def pending(self) -> bool:
         """Whether posts are on their way."""
         return bool(self._posts)
+
+    async def decided(self) -> None:
+        """Wait until no posts are on their way."""
+        for posted in tuple(self._posts.values()):
+            await posted.done.wait()
 
     async def withdraw(self, receipt: Receipt) -> bool:
         """Take a message back if nothing has consumed it."""

@@ -7,11 +7,11 @@ started.
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import trio
 
-from actors.changes import Enqueue, Intake, Move
+from actors.changes import Enqueue, Move
 from actors.errors import AgentClosed, CallboardError
 from actors.ids import AgentId, parent_path, tree_of, turn_id
 from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
@@ -19,7 +19,7 @@ from actors.parking import APPROVAL, PAUSED
 from actors.waiting import Need
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from actors.actor import Actor
     from actors.changes import Operation
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .parts import Parts
 
 _NO_BOUND = LaneBound()
+Orders: TypeAlias = "dict[AgentId, tuple[Operation, ...]]"
+"""To each agent its order, and what goes along with it."""
 
 
 @final
@@ -128,8 +130,7 @@ class Stopping:
 
         Durable: the abort, on return.
         """
-        targets = self.below(path) if subtree else self._waited_for(path)
-        await self._abort(targets, reason, path)
+        await self._abort(lambda: self.below(path) if subtree else self._waited_for(path), reason, path)
 
     def _waited_for(self, path: AgentId) -> tuple[AgentId, ...]:
         """An agent and the descendants that its turn waits for, all the way down (ABT-5)."""
@@ -145,40 +146,40 @@ class Stopping:
                 todo += [target for target in graph.targets_of(wait) if target.startswith(below)]
         return tuple(found)
 
-    async def _abort(self, targets: tuple[AgentId, ...], reason: str, whose: AgentId | None = None) -> None:
-        kernel = self._parts.kernel
-        found = (kernel.actors.get(path) for path in targets)
-        running = [actor for actor in found if actor is not None and (actor.active or actor.due or _parked(actor))]
-        if not running:
+    async def _abort(
+        self, targets: Callable[[], tuple[AgentId, ...]], reason: str, whose: AgentId | None = None
+    ) -> None:
+        paths = self._to_abort(targets())
+        if not paths:
             return
-        paths = tuple([actor.path for actor in running])
         with self.barring(paths):  # all of them, before the first commit: an agent of one tree may wait for another's
-            orders = {actor: self._order(actor.path, reason, whose, targets) for actor in running}
-            await self._commit_aborts(orders)
+            for path in paths:
+                await self._parts.children.born(path)
+            found = targets()
+            fresh = tuple([path for path in self._to_abort(found) if path not in paths])
+            with self.barring(fresh):
+                await self._commit_aborts({path: self._order(path, reason, whose, found) for path in (*paths, *fresh)})
+
+    def _to_abort(self, targets: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
+        """Those of the targets that run, are about to, or wait for a person."""
+        found = (self._parts.kernel.actors.get(path) for path in targets)
+        return tuple([one.path for one in found if one is not None and (one.active or _works(one) or _parked(one))])
 
     def _order(self, path: AgentId, reason: str, whose: AgentId | None, targets: tuple[AgentId, ...]) -> Envelope:
         """The order to one agent: `whose` abort it is, and whether that takes its parent, too (ABT-5)."""
         turn = turn_id(path, self._parts.kernel.actors[path].row.turns)
         return control_message(self._parts, path, Purpose.ABORT, *ordered_by(path, reason, whose, targets), target=turn)
 
-    async def _commit_aborts(self, orders: dict[Actor, Envelope]) -> None:
+    async def _commit_aborts(self, found: dict[AgentId, Envelope]) -> None:
         """One commit per tree, for a commit is one tree's; what one tree's store refuses holds up no other's."""
-        trees: dict[TreeId, list[Operation]] = {}
-        for actor, order in orders.items():
-            held = Move(actor.path, (ReceiptState.QUEUED,), ReceiptState.HELD)
-            trees.setdefault(tree_of(actor.path), []).extend((Enqueue(order, _NO_BOUND), held))
+        trees: dict[TreeId, Orders] = {}
+        for path, order in found.items():
+            held = Move(path, (ReceiptState.QUEUED,), ReceiptState.HELD)
+            trees.setdefault(tree_of(path), {})[path] = (Enqueue(order, _NO_BOUND), held)
         refused: CallboardError | None = None
-        for tree, operations in trees.items():
+        for tree, orders in trees.items():
             try:
-                await self._parts.kernel.commit(tree, tuple(operations))
-            except AgentClosed:  # one of them was closed in that moment, which is known here by now
-                await self._commit_aborts(
-                    {
-                        actor: order
-                        for actor, order in orders.items()
-                        if tree_of(actor.path) == tree and actor.intake is not Intake.CLOSED
-                    }
-                )
+                await give(self._parts, tree, orders)
             except CallboardError as error:
                 refused = refused or error
         if refused is not None:
@@ -200,11 +201,29 @@ class Stopping:
         with trio.CancelScope(shield=True) as scope:
             scope.deadline = trio.current_time() + hard_s
             with suppress(CallboardError):  # what cannot be written ends all the same
-                await self._abort(tuple(busy), reason)
+                await self._abort(lambda: tuple(busy), reason)
             while self.busy(nodes):
                 await self._moved.wait()
         for node in nodes:
             self.cut_off(node)
+
+
+async def give(parts: Parts, tree: TreeId, orders: Orders, *, fenced: bool = True) -> None:
+    """Give orders to agents of one tree, in one commit; one that is closed by now gets none.
+
+    Raises:
+        StoreError: nothing was written.
+    """
+    left = dict(orders)
+    while left:
+        operations = tuple([operation for of_one in left.values() for operation in of_one])
+        try:
+            await parts.kernel.commit(tree, operations, fenced=fenced)
+        except AgentClosed as closed:
+            if not isinstance(closed.message, Envelope) or left.pop(closed.message.to, None) is None:
+                raise
+            continue
+        return
 
 
 def control_message(
@@ -227,6 +246,11 @@ def ordered_by(
     parent = AgentId(parent_path(path))
     why = reason if whose is None or path == whose else f"{reason} (as part of the abort of {whose})"
     return why, parent if whose is not None and path != whose and parent in targets else None
+
+
+def _works(actor: Actor) -> bool:
+    """Whether it begins a turn as soon as no barrier keeps it."""
+    return actor.due or (actor.suspended is None and actor.owes)
 
 
 def _parked(actor: Actor) -> bool:

@@ -36,7 +36,7 @@ def found(tries: int, *consumed: MessageId, crashed: bool = True, **fields: Any)
     drive = Drive(
         spec(reports_to=reports_to, **limits), row_, [MessageRecord(TURN, id_, (Text(id_),)) for id_ in consumed]
     )
-    drive.give(Begin(100.0, owed=True, crashed=crashed))
+    drive.give(Begin(100.0, owed=True, crashed=crashed, unwritten=HELD))
     return drive
 
 

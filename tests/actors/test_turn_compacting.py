@@ -538,7 +538,7 @@ def test_abt_5_an_abort_of_an_idle_compaction_changes_nothing_else() -> None:
 def test_rec_1_an_idle_compaction_that_a_crash_cut_off_owes_nothing() -> None:
     """It is charged what it had reserved and closed; the note or message that the conversation ends in asks nothing."""
     drive = Drive(row_=open_row(step=0, asking=True, held=HELD, alone=True))
-    drive.give(Begin(drive.now, owed=True))
+    drive.give(Begin(drive.now, owed=True, unwritten=HELD))
     assert drive.over == Over()
     assert (drive.written.open, drive.written.owes, drive.written.spent) == (None, False, HELD)
     assert drive.written.turns == 0

@@ -206,7 +206,7 @@ def test_bud_7_core_a_lost_request_is_charged_what_it_had_reserved() -> None:
     """Once, in the commit of the recovery, which also counts the try."""
     opened = open_row(asking=True, held=HELD).open
     drive = Drive(row_=row(turns=1, runs=1, open=opened, spent=Amounts(cost=1)), records=found()[:1])
-    drive.give(Begin(100.0, owed=True))
+    drive.give(Begin(100.0, owed=True, unwritten=HELD))
     assert drive.written.spent == Amounts(cost=1) + HELD
     assert drive.written.run_spent == HELD
     assert drive.written.owes

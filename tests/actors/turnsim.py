@@ -201,9 +201,8 @@ class Sim:
         output = NUMBER if opened.output is not None else None
         self.state = moves.TurnState(self.spec, found, len(records), new_run=False, output=output, unknown=unknown)
         response = last if isinstance(last, ResponseRecord) else None
-        self.take(
-            inputs.Begin(self.now, calls, owed=bool(opened.step) and owes_response(last), last=response, more=more)
-        )
+        owed = bool(opened.step) and owes_response(last)
+        self.take(inputs.Begin(self.now, calls, owed, response, more, unwritten=opened.held))
 
     @property
     def in_force(self) -> Conversation:

@@ -60,10 +60,7 @@ async def _receipts(process: Process) -> list[str]:
 
 
 async def _accounts(process: Process) -> list[str]:
-    """A node has spent what it and its children have, and its row says so (47, 48).
-
-    Where a turn was cut off with a request under way, its row charges the whole reservation; then the two differ.
-    """
+    """A node has spent what it and its children have, and its row says so (47, 48), whatever was cut off (BUD-7)."""
     found = []
     parts = process.sup._parts
     rows = {row.agent: row for row in await process.sup.tree()}
@@ -72,7 +69,7 @@ async def _accounts(process: Process) -> list[str]:
         if path in parts.kernel.actors:
             shots[path] = parts.ledger.snapshot(path)
     for path, shot in shots.items():
-        if exact(process) and _figures(rows[path].spent) != _figures(shot.own):
+        if _figures(rows[path].spent) != _figures(shot.own):
             found.append(f"47: the row of {path} has spent {rows[path].spent}, its account {shot.own}")
         kids = [other for other, row in rows.items() if row.parent == path]
         if all(kid in shots for kid in kids):
@@ -99,9 +96,8 @@ def _requests(process: Process, rows: tuple[AgentRow, ...]) -> list[str]:
 
 
 def exact(process: Process) -> bool:
-    """Whether nothing of this life was cut off or failed to be written: then accounts must be exact."""
-    world = process.world
-    return not (world.crashes or world.history.faults or world.cut)
+    """Whether each request is known to be accounted: one lost with its process is charged as it had reserved."""
+    return not process.world.cut
 
 
 def _figures(spent: object) -> tuple[object, ...]:

@@ -169,9 +169,11 @@ class LifeStore(PassingReader):
     def statistics(self) -> StoreStatistics:
         return self._store.statistics()
 
-    def heal(self) -> None:
-        """Fail nothing more."""
+    async def heal(self) -> None:
+        """Fail nothing more; what is on its way is told first."""
         self._troubles = ()
+        while self._last is not None and not self._last.is_set():
+            await self._last.wait()
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -259,7 +259,8 @@ async def _heal(process: Process) -> list[str]:
     """Nothing fails any more, people decide, everything paused goes on: it must come to rest (invariant 37)."""
     world, sup = process.world, process.sup
     world.trace.say(f"p{process.number} heals")
-    process.store.heal()
+    await process.store.heal()
+    await trio.sleep(1)  # whoever it failed has stopped by then
     world.healed = True
     with trio.move_on_after(REST_S) as scope:
         async with trio.open_nursery() as nursery:

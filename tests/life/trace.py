@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, final
 
 import trio
 
-from actors.happenings import AgentSuspended
+from actors.happenings import AttemptDiscarded
 
 if TYPE_CHECKING:
     from actors import Event
 
 HASH_CHARS = 16
+LOST = "the process that asked has ended"
 
 
 @final
@@ -50,7 +51,7 @@ class Ear:
 
     Attributes:
         problems: gaps that were met. crashed: agents whose loop ended with a bug.
-        cut: agents that stopped with a turn open, some of them with a request under way.
+        cut: agents with a request that was under way as an earlier process ended.
     """
 
     def __init__(self, trace: Trace, process: int, cut: set[str]) -> None:
@@ -72,7 +73,7 @@ class Ear:
         if event.seq and event.seq not in (last, last + 1):
             self.problems.append(f"EVT-1: {event.path}: event {kind} has number {event.seq} behind {last}")
         self._seq[event.path] = event.seq or last
-        if isinstance(event, AgentSuspended) and event.reason in {"leaving", "store"}:
+        if isinstance(event, AttemptDiscarded) and event.error == LOST:
             self.cut.add(event.path)
         if kind == "AgentCrashed":
             self.crashed.append(f"{event.path}: {getattr(event, 'error', '')}")

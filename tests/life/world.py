@@ -90,7 +90,7 @@ class World:
         specs: the roots; registry: every spec by name. dead: the tokens of processes that crashed.
         effects: what tools did outside, in order. problems: promises that were seen broken while it ran.
         asked: requests per agent. requests: all of them. healed: from now on everything answers and nothing fails.
-        crashes: processes that died. cut: agents that were stopped with a turn open.
+        crashes: processes that died. cut: agents with a request that a process left open.
     """
 
     seed: str

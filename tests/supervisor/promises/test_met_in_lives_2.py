@@ -1,0 +1,321 @@
+"""More defects that the run over lives met (`tests/life`), each shown small: closes, orders, pauses, money."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from actors import AgentCrashed, Budget, call, tool
+from actors.changes import Claim, Enqueue, Intake, Move, Put, Shut
+from actors.errors import AgentClosed, InDoubt, Unavailable
+from actors.messages import Purpose, ReceiptState
+from actors.models.script import broken, hang
+from tests.supervisor.promises.world import World, agent, has, messages, quiet, started, until, watched
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+    from actors.changes import AgentRow, ChangeSet
+    from supervisor import Supervisor
+
+
+# -- closes ----------------------------------------------------------------------------------------------------------
+
+
+async def test_cls_1_a_close_meets_a_child_that_is_being_written(world: World) -> None:
+    """The close of a parent whose child's first commit is under way closes both."""
+    kid = agent("kid")
+    lead = agent("lead", children=[kid])
+    going, written = trio.Event(), trio.Event()
+
+    async def before(change_set: ChangeSet) -> None:
+        if has(change_set, Put, lambda op: op.fresh and getattr(op.row, "name", "") == "kid"):
+            going.set()
+            await written.wait()
+
+    async with world.open({"lead": [call("kid", task="help"), "done"], "kid": ["helped"]}) as sup:
+        ref = await started(sup, lead)
+        world.spy.before = before
+        await ref.send("go")
+        await going.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ref.close)
+            await quiet()
+            written.set()
+        with trio.fail_after(60):
+            await ref.wait_closed()
+        for path in ("lead", "lead/kid"):
+            stored = await sup.store.load_agent(path)  # type: ignore[arg-type]  # a path is text here
+            assert stored is not None
+            assert (path, stored.intake) == (path, Intake.CLOSED)
+
+
+async def test_abt_5_an_abort_of_a_subtree_takes_a_child_that_is_being_written(world: World) -> None:
+    """A child whose first commit is under way as its parent is aborted with all below begins no turn."""
+    kid = agent("kid")
+    lead = agent("lead", children=[kid])
+    going, written = trio.Event(), trio.Event()
+
+    async def before(change_set: ChangeSet) -> None:
+        if has(change_set, Put, lambda op: op.fresh and getattr(op.row, "name", "") == "kid"):
+            going.set()
+            await written.wait()
+
+    async with world.open({"lead": [call("kid", task="help"), "done"], "kid": [hang()]}) as sup:
+        ref = await started(sup, lead)
+        world.spy.before = before
+        await ref.send("go")
+        await going.wait()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: ref.abort("enough", subtree=True))
+            await quiet()
+            written.set()
+        await quiet()
+        assert (await messages(sup.store, "lead/kid"))["help"] is ReceiptState.HELD
+
+
+async def _order_kept_back(world: World, sup: Supervisor) -> list[str]:
+    """What waits for an agent that a second order reached while its end was being written."""
+    ref = await started(sup, agent("a"))
+
+    async def before(change_set: ChangeSet) -> None:
+        if has(change_set, Shut, lambda op: op.to is Intake.CLOSED):
+            world.spy.before = _nothing
+            await ref.kill("twice")
+
+    world.spy.before = before
+    await ref.close(grace=0)
+    with trio.fail_after(60):
+        await ref.wait_closed()
+    await quiet()
+    stored = await sup.store.load_agent(ref.path)
+    assert stored is not None
+    assert stored.intake is Intake.CLOSED
+    return [one.envelope.purpose.value for one in stored.queued]
+
+
+async def test_cls_1_an_order_that_comes_while_the_end_is_written_does_not_wait_for_ever(world: World) -> None:
+    """A kill accepted just before the agent is closed is claimed, and the agent has no work (REC-2)."""
+    async with world.open({"a": []}) as sup:
+        assert await _order_kept_back(world, sup) == []
+        assert await sup.store.agents_with_work() == ()
+
+
+async def test_cls_1_a_closed_agent_takes_no_orders(world: World) -> None:
+    """A pause behind the end is refused, in memory and in a later process; nothing waits."""
+    spec = agent("a")
+    async with world.open({"a": []}, agents=[spec]) as sup:
+        ref = await started(sup, spec)
+        await ref.close(grace=0)
+        await ref.wait_closed()
+        with pytest.raises(AgentClosed):
+            await ref.pause()
+        await ref.kill("twice")
+    async with world.open({"a": []}, agents=[spec]) as sup:
+        with pytest.raises(AgentClosed):
+            await (await sup.find("a")).pause()
+        assert await sup.store.agents_with_work() == ()
+
+
+async def test_cls_2_an_agent_whose_turn_cannot_be_ended_is_not_closed(world: World) -> None:
+    """The commit that would end an open turn fails: the close fails with it, and goes on when it is resumed."""
+    spec = agent("a")
+    async with world.open({"a": ["half", hang()]}, agents=[spec]) as sup:
+        ref = await started(sup, spec, "go")
+        await ref.wait_idle()
+        await ref.send("more")
+        await quiet()
+        world.spy.refuse = lambda one: has(one, Put)
+        await ref.close(grace=0)
+        with pytest.raises(Unavailable):
+            await ref.wait_closed()
+        stored = await sup.store.load_agent(ref.path)
+        assert stored is not None
+        assert (stored.intake, stored.row.open is None) == (Intake.CLOSING, False)
+        world.spy.refuse = lambda _: False
+        await sup.resume()
+        with trio.fail_after(60):
+            await ref.wait_closed()
+        stored = await sup.store.load_agent(ref.path)
+        assert stored is not None
+        assert (stored.intake, stored.row.open) == (Intake.CLOSED, None)
+
+
+async def test_cls_1_a_close_that_takes_a_pause_along_is_no_crash(world: World) -> None:
+    """A pause that a close has claimed before its agent could is not the agent's bug."""
+    async with world.open({"a": []}) as sup, watched(sup) as log:
+        ref = await started(sup, agent("a"))
+
+        closed = trio.Event()
+
+        async def after(change_set: ChangeSet) -> None:
+            if has(change_set, Shut, lambda op: op.to is Intake.CLOSED):
+                closed.set()
+            elif has(change_set, Enqueue, lambda op: op.envelope.purpose is Purpose.PAUSE):
+                await closed.wait()  # it is written, and its agent hears of it late
+
+        world.spy.after = after
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ref.pause)
+            await until(lambda: len(world.spy.sets) == 3)
+            await ref.close(grace=0)
+            with trio.fail_after(60):
+                await ref.wait_closed()
+        await quiet()
+        assert not log.of(AgentCrashed)
+
+
+# -- pauses and doubts -----------------------------------------------------------------------------------------------
+
+
+async def test_tol_12_a_wake_while_the_pause_is_written_is_not_overtaken(world: World) -> None:
+    """Woken in the moment in which its pause is being written, an agent is not paused afterwards."""
+    async with world.open({"a": ["one"]}) as sup:
+        ref = await started(sup, agent("a"))
+        woken = trio.Event()
+
+        async def after(change_set: ChangeSet) -> None:
+            if has(change_set, Put) and has(change_set, Claim) and not woken.is_set():
+                woken.set()
+                await ref.wake()
+
+        world.spy.after = after
+        await ref.pause()
+        with trio.fail_after(60):
+            await woken.wait()
+            await quiet()
+            assert (await ref.ask("go")).text == "one"
+
+
+async def test_tol_12_a_pause_that_was_told_as_failed_is_kept_until_somebody_ends_it(world: World) -> None:
+    """The store has it: resumed, the agent is paused; woken, it goes on, and its row says so."""
+    async with world.open({"a": ["one"]}) as sup:
+        ref = await started(sup, agent("a"))
+        world.spy.after = _fails_a_claim
+        await ref.pause()
+        await quiet()
+        world.spy.after = _nothing
+        await ref.send("go")
+        await sup.resume()
+        await quiet()
+        assert ref.state == "paused"
+        await ref.wake()
+        await ref.wait_idle()
+        row = await _row(sup)
+        assert (row.suspended, row.turns) == (None, 1)
+
+
+async def test_acc_8_a_wake_in_doubt_leaves_nothing_held(world: World) -> None:
+    """Messages that a wake has queued again, though it was told as failed, are answered."""
+    async with world.open({"a": [hang(), "two"]}) as sup:
+        ref = await started(sup, agent("a"), "go")
+        await quiet()
+        receipt = await ref.send("held")
+        await ref.abort("enough")
+        await ref.wait_aborted()
+        assert receipt.state is ReceiptState.HELD
+
+        async def doubt(change_set: ChangeSet) -> None:
+            if has(change_set, Move, lambda op: op.to is ReceiptState.QUEUED):
+                world.spy.after = _nothing
+                msg = "nobody knows"
+                raise InDoubt(msg)
+
+        world.spy.after = doubt
+        with pytest.raises(InDoubt):
+            await ref.wake()
+        with trio.fail_after(60):
+            assert (await receipt.wait_report()).text == "two"
+
+
+# -- money -----------------------------------------------------------------------------------------------------------
+
+
+async def test_bud_7_a_turn_whose_commit_fails_is_charged_what_it_took(world: World, autojump_clock: MockClock) -> None:
+    """The answer of two attempts is not written: row and account agree when the turn has gone on in this process."""
+    async with world.open({"a": [broken(), "lost", "kept"]}) as sup:
+        ref = await started(sup, agent("a"))
+        world.spy.refuse = lambda one: has(one, Put) and _asked(sup) >= 2
+        await ref.send("go")
+        await quiet()
+        await trio.sleep(30)
+        assert ref.state == "suspended"
+        world.spy.refuse = lambda _: False
+        await ref.wake()
+        await ref.wait_idle()
+        await _agree(sup, requests=3)
+
+
+def _asked(sup: Supervisor) -> int:
+    return int(sup._parts.gateway.statistics().attempts)  # type: ignore[attr-defined]  # behind the port
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["at once", "in a later process"])
+async def test_bud_7_a_turn_that_is_cut_off_is_charged_what_it_took(
+    world: World, autojump_clock: MockClock, *, again: bool
+) -> None:
+    """Cut off in its second attempt: both are in the row, with their true figures, before and behind a restart."""
+    spec = agent("a")
+    async with world.open({"a": [broken(), ("half", hang())]}, agents=[spec], grace=0.0) as sup:
+        await started(sup, spec, "go")
+        await until(lambda: _asked(sup) >= 1)
+        await trio.sleep(30)
+        assert _asked(sup) == 2
+        sup.suspend()
+        await sup.wait_suspended(0.0)
+        await _agree(sup, requests=2)
+    if again:
+        async with world.open({"a": ["whole"]}, agents=[spec]) as sup:
+            (ref,) = await sup.resume()
+            await ref.wait_idle()
+            await _agree(sup, requests=3)
+
+
+async def test_bud_7_tool_calls_of_an_answer_that_is_lost_are_in_row_and_account(world: World) -> None:
+    """Calls are charged as they are granted; where their batch is not written, the row says so all the same."""
+
+    @tool(effect="pure")
+    async def look() -> str:
+        """Look."""
+        return "seen"
+
+    async with world.open({"a": [call("look"), "done"]}) as sup:
+        ref = await started(sup, agent("a", tools=[look], budget=Budget(tool_calls=5)))
+        world.spy.refuse = lambda one: _asked(sup) >= 1 and has(one, Put)
+        await ref.send("go")
+        await quiet()
+        world.spy.refuse = lambda _: False
+        await ref.wake()
+        await ref.wait_idle()
+        await _agree(sup, requests=2)
+
+
+async def _agree(sup: Supervisor, *, requests: int) -> None:
+    row, own = await _row(sup), sup._parts.ledger.snapshot("a").own  # type: ignore[arg-type]  # a path is text here
+    figures = [
+        (one.input_tokens, one.output_tokens, one.cost, one.model_calls, one.tool_calls) for one in (row.spent, own)
+    ]
+    assert figures[0] == figures[1]
+    assert row.spent.model_calls == requests
+
+
+async def _row(sup: Supervisor) -> AgentRow:
+    stored = await sup.store.load_agent("a")  # type: ignore[arg-type]  # a path is text here
+    assert stored is not None
+    return stored.row
+
+
+# -- shorthand -------------------------------------------------------------------------------------------------------
+
+
+async def _nothing(_: ChangeSet) -> None:
+    """Nothing stands between."""
+
+
+async def _fails_a_claim(change_set: ChangeSet) -> None:
+    """What was claimed is written, and whoever wrote it hears that it is not."""
+    if has(change_set, Claim):
+        msg = "the disk is full"
+        raise Unavailable(msg)
