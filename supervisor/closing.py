@@ -154,7 +154,7 @@ class Closing:
             raise Unavailable(f"{path}: its turn could not be ended in the store; the close goes on when it is resumed")
         operations: list[Operation] = [
             Move(path, _WAITING, ReceiptState.DEAD, reason="agent_closed"),
-            *await self._orders(path),
+            *await self._orders(actor),
             Require(AgentRow, (path,), "open", None),
             Shut(path, Intake.CLOSED),  # refused where an order has come since: it is read again
         ]
@@ -170,13 +170,12 @@ class Closing:
         self._parts.replies.fulfil(path, Need.EXIT)
         self._parts.replies.fulfil(path, Need.IDLE)
 
-    async def _orders(self, path: AgentId) -> tuple[Claim, ...]:
+    async def _orders(self, actor: Actor) -> tuple[Claim, ...]:
         """The claim of the orders that wait for an agent: its end carries them all out."""
-        stored = await self._parts.kernel.store.load_agent(path)
+        stored = await self._parts.kernel.store.load_agent(actor.path)
         queued = () if stored is None else stored.queued
         control = tuple(one.envelope.id for one in queued if one.envelope.lane is Lane.CONTROL)
-        turns = self._parts.kernel.actors[path].row.turns
-        return (Claim(path, control, turn_id(path, turns)),) if control else ()
+        return (Claim(actor.path, control, turn_id(actor.path, actor.row.turns)),) if control else ()
 
     async def wait_closed(self, path: AgentId) -> None:
         """Wait until it is closed; at once where it is."""
