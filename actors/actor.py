@@ -47,12 +47,11 @@ class Actor:
         suspended: why no turn may begin (`leaving`, `budget`, `store`, `crashed`, `approval`, `paused`, …), or None.
         memory: what is known of its turns. behind: the store has messages waiting that the mailbox does not show yet.
         run_open: a run is under way. run_over: the store has it as settled.
-        last: the outcome of the last turn that ended in this process, or None.
+        last: the outcome of the last turn that ended in this process, or None. pausing: a pause is being written.
     """
 
     __slots__ = (
         "_behind",
-        "_pausing",
         "active",
         "agent",
         "asking_output",
@@ -67,6 +66,7 @@ class Actor:
         "memory",
         "not_compacted",
         "path",
+        "pausing",
         "row",
         "run_open",
         "run_over",
@@ -74,7 +74,7 @@ class Actor:
         "suspended",
     )
 
-    def __init__(self, agent: Agent, row: AgentRow, keeper: Keeper, spec: TurnSpec) -> None:
+    def __init__(self, agent: Agent, row: AgentRow, keeper: Keeper[Actor], spec: TurnSpec) -> None:
         self.path: AgentId = row.agent
         self.agent = agent
         self.row = row
@@ -92,7 +92,7 @@ class Actor:
         self.active = False
         self.compacting = False
         self.not_compacted: str | None = None
-        self._behind, self._pausing = Behind(), False
+        self._behind, self.pausing = Behind(), False
 
     # -- work arrives ----------------------------------------------------------------------------------------------
 
@@ -213,7 +213,7 @@ class Actor:
         if cut is None and self.memory.stale_decisions(self.row, self.mailbox.decisions):
             await self.keeper.obey(self)
             return
-        at_once = self._at_once(cut, orders)
+        at_once = _at_once(self, cut, orders)
         self.suspended = None
         host, row, memory = self.keeper.host, self.row, self.memory
         assert memory.conversation is not None, "it was read"
@@ -291,15 +291,6 @@ class Actor:
         memory.conversation = await self.keeper.conversation(self)
         return True
 
-    def _at_once(self, cut: str | None, orders: tuple[Queued, ...]) -> Callable[[TurnLoop], None] | None:
-        """What the turn hears as soon as it has begun: a cut, a steer that interrupts a parked one, decisions."""
-        if cut is not None:
-            return lambda loop: loop.cut(cut, lambda: orders)
-        if self.suspended == APPROVAL and self.mailbox.interrupts:
-            return lambda loop: loop.cut(None, tuple)
-        decisions = self.mailbox.decisions
-        return (lambda loop: loop.decide(decisions)) if decisions else None
-
     async def end_open(self, reason: str, orders: tuple[Queued, ...]) -> None:
         """Settle the open turn as aborted, and claim the abort with it; for the keeper that obeys, in our own task.
 
@@ -317,28 +308,19 @@ class Actor:
         pausing = order.envelope.purpose is Purpose.PAUSE
         row = paused(self.row, pausing=pausing)
         claim = Claim(self.path, (order.envelope.id,), turn_id(self.path, self.row.turns))
-        self._pausing = True
+        self.pausing = True
         try:
             await self.keeper.host.commit((claim, Put(row)))
         finally:
-            self._pausing = False
+            self.pausing = False
         self.row = row
         if pausing or self.suspended == PAUSED:
             self.suspended = row.suspended
 
-    @property
-    def may_be_paused(self) -> bool:
-        """Whether only an order ends a pause: it is paused, about to be, or it is not known what the store has."""
-        ordered = any(queued.envelope.purpose is Purpose.PAUSE for queued in self.mailbox.orders)
-        return self.suspended == PAUSED or self._pausing or ordered or self.memory.stale
-
     async def bury(self, reason: str) -> None:
         """End an open turn that nothing will go on with: its calls are settled, and whoever asked is told (CLS-2).
 
-        Only for a passive actor.
-
-        Raises:
-            StoreError: it could not be written, so the turn is open still.
+        Only for a passive actor. Raises `StoreError`: it could not be written, so the turn is open still.
         """
         assert not self.active, "ACTOR-1: its task ends its turn itself"
         self.active, suspended = True, self.suspended
@@ -354,3 +336,19 @@ class Actor:
     def __repr__(self) -> str:
         state = "active" if self.active else "passive"
         return f"<Actor {self.path} {state}, {self.mailbox.statistics()}>"
+
+
+def may_be_paused(actor: Actor) -> bool:
+    """Whether only an order ends a pause: it is paused, about to be, or it is not known what the store has."""
+    ordered = any(queued.envelope.purpose is Purpose.PAUSE for queued in actor.mailbox.orders)
+    return actor.suspended == PAUSED or actor.pausing or ordered or actor.memory.stale
+
+
+def _at_once(actor: Actor, cut: str | None, orders: tuple[Queued, ...]) -> Callable[[TurnLoop], None] | None:
+    """What the turn hears as soon as it has begun: a cut, a steer that interrupts a parked one, decisions."""
+    if cut is not None:
+        return lambda loop: loop.cut(cut, lambda: orders)
+    if actor.suspended == APPROVAL and actor.mailbox.interrupts:
+        return lambda loop: loop.cut(None, tuple)
+    decisions = actor.mailbox.decisions
+    return (lambda loop: loop.decide(decisions)) if decisions else None

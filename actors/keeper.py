@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from .actor import Actor
     from .conversation import Conversation
     from .errors import CallboardError
     from .hosting import Host
     from .moves import Over
 
 
-class Keeper(Protocol):
+A_contra = TypeVar("A_contra", contravariant=True)
+"""The actor that is kept."""
+
+
+class Keeper(Protocol[A_contra]):
     """The supervisor, as an actor's life needs it."""
 
     @property
@@ -20,43 +23,43 @@ class Keeper(Protocol):
         """The loop's side of it."""
         ...
 
-    def spawn(self, actor: Actor) -> None:
+    def spawn(self, actor: A_contra) -> None:
         """Start the actor's task, in a context of its own."""
 
-    def may_begin(self, actor: Actor) -> bool:
+    def may_begin(self, actor: A_contra) -> bool:
         """Whether a new turn may begin now (leaving and closing forbid it)."""
         ...
 
-    async def conversation(self, actor: Actor) -> Conversation:
+    async def conversation(self, actor: A_contra) -> Conversation:
         """The agent's records, read from the store where they are not in memory."""
         ...
 
-    async def refresh(self, actor: Actor) -> None:
+    async def refresh(self, actor: A_contra) -> None:
         """Take row, calls and mailbox from the store anew."""
 
-    async def obey(self, actor: Actor) -> None:
+    async def obey(self, actor: A_contra) -> None:
         """Carry out control messages that no running turn carried out."""
 
-    def turn_begins(self, actor: Actor) -> None:
+    def turn_begins(self, actor: A_contra) -> None:
         """A turn begins, or goes on."""
 
-    def turn_over(self, actor: Actor, over: Over) -> None:
+    def turn_over(self, actor: A_contra, over: Over) -> None:
         """A turn ended: tell those who wait."""
 
-    async def after_turn(self, actor: Actor, over: Over) -> None:
+    async def after_turn(self, actor: A_contra, over: Over) -> None:
         """The hooks behind a turn."""
 
-    async def after_run(self, actor: Actor) -> None:
+    async def after_run(self, actor: A_contra) -> None:
         """The hooks behind a run that is over."""
 
-    def compacted(self, actor: Actor, error: CallboardError | None) -> None:
+    def compacted(self, actor: A_contra, error: CallboardError | None) -> None:
         """A compaction is over, or will not be: tell those who wait."""
 
-    def settled(self, actor: Actor) -> None:
+    def settled(self, actor: A_contra) -> None:
         """Nothing is due any more; the actor is about to be passive."""
 
-    def passive(self, actor: Actor) -> None:
+    def passive(self, actor: A_contra) -> None:
         """The actor has no task now."""
 
-    def crashed(self, actor: Actor, error: Exception) -> None:
+    def crashed(self, actor: A_contra, error: Exception) -> None:
         """The loop ended with an exception that nothing expected; it is suspended, or goes on."""

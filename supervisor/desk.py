@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
+from actors.actor import may_be_paused
 from actors.changes import Enqueue, Move
 from actors.errors import NotCompacted, OwnedElsewhere, UsageError
 from actors.ids import tree_of
@@ -158,7 +159,7 @@ class SupervisorDesk(Reading):
         if actor.suspended is not None and actor.suspended not in _STAY:
             actor.suspended = None
         operations: tuple[Operation, ...] = (Move(path, (ReceiptState.HELD,), ReceiptState.QUEUED),)
-        if actor.may_be_paused:
+        if may_be_paused(actor):
             operations = (*operations, self._order(path, Purpose.WAKE))
         await self._parts.kernel.commit(tree_of(path), operations, fenced=False)
         actor.wake()

@@ -14,7 +14,7 @@ from actors.errors import InDoubt, StoreError
 from actors.messages import ReceiptState
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from actors.changes import Operation, Value, Values
     from actors.ids import AgentId, MessageId
@@ -26,7 +26,11 @@ READ_S: Final = 10.0
 
 
 async def settled(
-    store: Reader, operations: tuple[Operation, ...], waiting: dict[AgentId, tuple[MessageId, ...]], doubt: InDoubt
+    store: Reader,
+    operations: tuple[Operation, ...],
+    waiting: dict[AgentId, tuple[MessageId, ...]],
+    doubt: InDoubt,
+    doubted: Callable[[AgentId], None],
 ) -> Values:
     """What a commit in doubt returned, where the store turns out to have it.
 
@@ -35,6 +39,7 @@ async def settled(
         operations: of the commit.
         waiting: what waits for the agents whose whole mailboxes it moves, as last known.
         doubt: raised where the store has not the commit, does not answer, or nothing tells.
+        doubted: called then with each agent whose mailbox it would have changed.
 
     Raises:
         InDoubt: whether it was written is still not known; it names the messages that were to be accepted.
@@ -47,6 +52,9 @@ async def settled(
                 return tuple([await _value(store, operation, waiting) for operation in operations])
         except StoreError:
             pass  # it is the doubt that is told
+    for operation in operations:
+        if isinstance(operation, Enqueue | Claim | Move | Shut):
+            doubted(operation.envelope.to if isinstance(operation, Enqueue) else operation.agent)
     messages = tuple(operation.envelope.id for operation in operations if isinstance(operation, Enqueue))
     if not messages:
         raise doubt

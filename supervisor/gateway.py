@@ -160,9 +160,7 @@ class Gateway:
         began = self._clock()
         await self._take_permit(ticket, urgent=self._waits is not None and self._waits.is_waited_for(agent))
         try:
-            self._books.reserve(
-                ticket, self._books.asked(ticket)
-            )  # nothing is held while it waits, so it is asked anew
+            self._books.reserve(ticket, self._books.asked(ticket))  # nothing is held while it waits: asked anew
         except BaseException:
             self._give_permit_back(ticket)
             raise
@@ -173,9 +171,8 @@ class Gateway:
     def abandon(self, ticket: Ticket) -> None:
         """Give back what an admitted ticket holds, where it was not called."""
         assert isinstance(ticket, GateTicket), "it let the request in itself"
-        held = ticket
-        if held.state is State.ADMITTED:
-            self._finish(held)
+        if ticket.state is State.ADMITTED:
+            self._finish(ticket)
 
     def beyond(self, agent: AgentId, written: Amounts) -> Amounts:
         """What the account has and the row has not; see `actors.ports.Gate`."""
@@ -326,12 +323,11 @@ class Gateway:
     def cut(self, ticket: Ticket) -> None:
         """Account a call that is about to be cancelled, now, with what came of it so far (REQ-7)."""
         assert isinstance(ticket, GateTicket), "it let the request in itself"
-        held = ticket
-        held.cut = True
-        if held.attempt is not None and held.attempt.open:
-            self._books.account_failed(held, held.attempt, None)
+        ticket.cut = True
+        if ticket.attempt is not None and ticket.attempt.open:
+            self._books.account_failed(ticket, ticket.attempt, None)
         else:
-            self._books.release(held)
+            self._books.release(ticket)
 
     def watch_spending(self, told: Callable[[AgentId, Amounts], None]) -> None:
         """Call `told` after each accounted attempt, with what it took more than was reserved; cheaper than a record."""

@@ -17,7 +17,7 @@ import trio
 
 from actors.actor import Actor
 from actors.agent import Agent, closure
-from actors.changes import AgentRow, Bump, ChangeSet, Claim, Enqueue, Move, Shut
+from actors.changes import AgentRow, Bump, ChangeSet, Move
 from actors.errors import CallboardError, Fenced, InDoubt, SpecMissing, StoreError, UnknownPath
 from actors.evolve import evolve
 from actors.frames import Frames
@@ -134,9 +134,8 @@ class Kernel:
         """
         epoch = self.ownership.epoch(tree) if fenced else None
 
-        def then(
-            values: Values,
-        ) -> None:  # in the order of commits, or memory would end in another state than the store
+        def then(values: Values) -> None:
+            # in the order of commits, or memory would end in another state than the store
             if first is not None:
                 first()
             self.mirror.apply(operations, values)
@@ -148,24 +147,9 @@ class Kernel:
             self.lost(tree)
             raise
         except InDoubt as doubt:  # ACC-2: nobody is told anything before the store was asked
-            try:
-                values = await settled(self.store, operations, self._waiting(operations), doubt)
-            except InDoubt:
-                self._doubted(operations)
-                raise
+            values = await settled(self.store, operations, self._waiting(operations), doubt, self.mirror.doubted)
             then(values)
             return values
-
-    def _doubted(self, operations: tuple[Operation, ...]) -> None:
-        """Nothing tells whether these were written: the mailboxes that they would change are read (ACC-8)."""
-        for operation in operations:
-            if isinstance(operation, Enqueue):
-                actor = self.actors.get(operation.envelope.to)
-            else:
-                actor = self.actors.get(operation.agent) if isinstance(operation, Claim | Move | Shut) else None
-            if actor is not None:
-                actor.behind = True
-                self.mirror.read(actor.path)
 
     def _waiting(self, operations: tuple[Operation, ...]) -> dict[AgentId, tuple[MessageId, ...]]:
         """What waits for the agents whose mailboxes are moved."""
@@ -197,8 +181,7 @@ class Kernel:
         actor = self.actors.get(agent)
         with suppress(StoreError):  # a turn, or a restart, reads it again
             if actor is not None:
-                owed = actor.owes
-                await self._reload(actor)
+                owed, _ = actor.owes, await self._reload(actor)
                 actor.wake()
                 if owed:  # perhaps not any more: then who waits for its idleness hears of it
                     actor.eased()

@@ -84,6 +84,13 @@ class Mirror:
             if not readings:
                 self._readings.pop(agent, None)
 
+    def doubted(self, agent: AgentId) -> None:
+        """Nothing tells whether what was to change an agent's mailbox was written: it is read (ACC-8)."""
+        actor = self.actors.get(agent)
+        if actor is not None:
+            actor.behind = True
+            self.read(agent)
+
     def apply(self, operations: tuple[Operation, ...], values: Values) -> None:
         """Make what was committed true in memory."""
         for operation, value in zip(operations, values, strict=True):
