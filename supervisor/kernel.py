@@ -134,8 +134,7 @@ class Kernel:
         """
         epoch = self.ownership.epoch(tree) if fenced else None
 
-        def then(values: Values) -> None:
-            # in the order of commits, or memory would end in another state than the store
+        def then(values: Values) -> None:  # in the order of commits, or memory would end in another state
             if first is not None:
                 first()
             self.mirror.apply(operations, values)
