@@ -172,8 +172,13 @@ class LifeStore(PassingReader):
     async def heal(self) -> None:
         """Fail nothing more; what is on its way is told first."""
         self._troubles = ()
-        while self._last is not None and not self._last.is_set():
+        while not self.told and self._last is not None:
             await self._last.wait()
+
+    @property
+    def told(self) -> bool:
+        """Whether everybody has heard of their commits."""
+        return self._last is None or self._last.is_set()
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

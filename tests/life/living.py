@@ -303,6 +303,7 @@ async def _rests(process: Process) -> bool:
     if (
         any(one.active or (one.due and one.intake is not Intake.CLOSED) for one in actors)
         or process.sup._parts.post.pending()
+        or not process.store.told
     ):
         return False
     for path in await process.sup.store.agents_with_work():
