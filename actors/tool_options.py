@@ -150,7 +150,10 @@ def narrowed(fn: Callable[..., R], given: tuple[str, ...], where: str) -> Callab
     written: object = fn
     if not callable(written) or inspect.iscoroutinefunction(written):
         raise UsageError(f"{where} takes a plain function of the tool's arguments; got {fn!r}")
-    parameters = inspect.signature(fn).parameters.values()
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except ValueError:
+        raise UsageError(f"{where} takes a plain function whose arguments can be read; got {fn!r}") from None
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return fn
     wanted = tuple(parameter.name for parameter in parameters if parameter.name in given)

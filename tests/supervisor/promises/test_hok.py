@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from actors.hooks import AroundCall, Moment, Proceed
     from actors.ports import ModelRequest
     from actors.reports import Report
+    from supervisor import Supervisor
     from tests.supervisor.promises.world import World
 
 
@@ -162,6 +163,37 @@ async def test_hok_2_a_request_that_compacts_first_is_another(world: World, auto
     asked = [line.split()[0] for line in logs.log]
     assert asked.count("before_turn") == asked.count("after_response") == 1
     assert asked.count("before_request") == asked.count("instructions") == 2
+
+
+class Steering(Logs):
+    """Somebody steers while the request's own hook runs."""
+
+    def __init__(self, sup: list[Supervisor]) -> None:
+        super().__init__()
+        self.sup = sup
+        self.sent = False
+
+    async def before_request(self, at: Moment) -> None:
+        """Note it, and the first time let a message come."""
+        await super().before_request(at)
+        if not self.sent:
+            self.sent = True
+            await (await self.sup[0].find("a")).steer("and this")
+
+
+async def test_hok_2_a_request_that_is_chosen_again_has_its_own_hook_once(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """A message that comes behind the choice is chosen for, too; the request is still the one that was announced."""
+    sup: list[Supervisor] = []
+    logs = Steering(sup)
+    async with world.open({"a": ["done"]}) as opened:
+        sup.append(opened)
+        await opened.run(agent(hooks=logs), "go")
+        asked = [line.split()[0] for line in logs.log]
+        assert asked.count("instructions") == 2
+        assert asked.count("before_request") == 1
+        assert asked.count("after_response") == 1
 
 
 async def test_hok_2_a_turn_cut_off_by_a_restart_begins_once(world: World, autojump_clock: MockClock) -> None:
