@@ -110,8 +110,8 @@ MUTANTS: Final = (
     Mutant(
         "CLS-1 a close dies of an order",
         "supervisor/closing.py",
-        "            with suppress(Conflict):  #",
-        "            with suppress(KeyError):  #",
+        "            except Conflict:  #",
+        "            except KeyError:  #",
     ),
     Mutant(
         "CON-6 put back, and forgotten",

@@ -9,7 +9,7 @@ import trio
 
 from actors import AgentCrashed, Budget, call, tool
 from actors.changes import Claim, Enqueue, Intake, Move, Put, Shut
-from actors.errors import AgentClosed, InDoubt, Unavailable
+from actors.errors import AgentClosed, Conflict, InDoubt, Unavailable
 from actors.messages import Purpose, ReceiptState
 from actors.models.script import broken, hang
 from tests.supervisor.promises.world import World, agent, has, messages, quiet, started, until, watched
@@ -319,3 +319,30 @@ async def _fails_a_claim(change_set: ChangeSet) -> None:
     if has(change_set, Claim):
         msg = "the disk is full"
         raise Unavailable(msg)
+
+
+# -- time to live ----------------------------------------------------------------------------------------------------
+
+
+async def test_acc_5_a_death_that_the_store_refuses_is_tried_again_later(
+    memory: World, autojump_clock: MockClock
+) -> None:
+    """A message that has expired here and is elsewhere in the store is looked at again in a while; nothing spins."""
+    tried: list[float] = []
+    async with memory.open({"a": []}) as sup:
+        sup._parts.kernel.wall = trio.current_time
+        ref = await started(sup, agent("a"))
+        await ref.pause()
+        await quiet()
+
+        async def before(change_set: ChangeSet) -> None:
+            if has(change_set, Move, lambda op: op.to is ReceiptState.DEAD) and len(tried) < 100:
+                tried.append(trio.current_time())
+                msg = "it is elsewhere"
+                raise Conflict(msg)
+
+        memory.spy.before = before
+        await ref.send("too late", ttl=1.0)
+        await trio.sleep(60)
+        assert 2 <= len(tried) <= 20
+        memory.spy.before = _nothing
