@@ -308,7 +308,7 @@ def test_what_cannot_be_offered_is_refused_at_decoration(fn: Any, says: tuple[st
         ({"resource": lambda c: c}, "asks for 'c'; the tool takes a, b"),
         ({"approve": lambda ctx: ctx}, "asks for 'ctx'"),
         ({"resource": "a"}, "takes a plain function"),
-        ({"resource": {}.get}, "whose arguments can be read"),
+        ({"resource": iter}, "whose arguments can be read"),
         ({"approve": add.fn}, "takes a plain function"),
         ({"exclusive": True, "resource": lambda a: a}, "keep one of the two"),
     ],
