@@ -168,6 +168,11 @@ class Limits:
         """Refuse bounds under which nothing could ever happen."""
         for name in ("model_calls_per_turn", "invalid_responses", "identical_failures", "parallel_calls", "attempts"):
             self._check(name, getattr(self, name), 1)
+        self._check("poison_limit", self.poison_limit, 1)
+        for name in ("steer", "send"):
+            if not isinstance(getattr(self, name), LaneBound):
+                msg = f"Limits({name}=...) is a LaneBound, such as LaneBound(messages=100); got {getattr(self, name)!r}"
+                raise UsageError(msg)
         self._check("repeated_cycles", self.repeated_cycles, 2)
         for name in ("calls_per_response", "result_chars"):
             self._check(name, getattr(self, name), 1)

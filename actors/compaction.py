@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
-from .content import File, Image, Text, Trust
+from .content import File, Image, Text, Trust, check_text
 from .conversation import Window
 from .errors import CallboardError, ContextOverflow, UsageError
 from .ids import MessageId, RequestId
 from .ports import ModelRequest, Served
+from .tool_options import is_number
 from .transcript import (
     CallBlock,
     MessageRecord,
@@ -76,12 +77,15 @@ class Compaction:
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        if self.at is not None and not 0 < self.at <= 1:
+        if self.at is not None and not (is_number(self.at) and 0 < self.at <= 1):
             raise UsageError(f"Compaction(at=...) is a share over 0 and up to 1, or None; got {self.at!r}")
-        if not 0 <= self.keep < 1:
+        if not (is_number(self.keep) and 0 <= self.keep < 1):
             raise UsageError(f"Compaction(keep=...) is a share from 0 and under 1; got {self.keep!r}")
-        if self.tokens < 1:
+        if not is_number(self.tokens) or self.tokens != int(self.tokens) or self.tokens < 1:
             raise UsageError(f"Compaction(tokens=...) is a number of tokens from 1; got {self.tokens!r}")
+        check_text(self.instructions, "Compaction(instructions=...)")
+        if self.model is not None:
+            check_text(self.model, "Compaction(model=...)")
 
 
 DEFAULT_COMPACTION: Final = Compaction()

@@ -64,8 +64,31 @@ class Pinned:
     content: object
 
 
+def is_storable(value: object) -> bool:
+    """Whether it is a text that can be a key or a name in a store: no lone surrogates."""
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_text(value: object, what: str) -> None:
+    """Refuse what is no text that can be stored; `what` begins the message.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not is_storable(value):
+        raise UsageError(f"{what} is text that UTF-8 can hold; got {value!r}")
+
+
 def as_content(value: object) -> Content:
     """Content from what people write: a string, one part, or a sequence of strings and parts.
+
+    Its parts are checked here, not where they are made, which is also where they are read from a store.
 
     Raises:
         UsageError: for anything else, or where nothing is in it.
@@ -74,7 +97,7 @@ def as_content(value: object) -> Content:
         case str():
             return (Text(value),)
         case Text() | Image() | File():
-            return (value,)
+            return (_sound(value),)
         case Pinned():
             return as_content(value.content)
         case list() | tuple() if value:
@@ -82,6 +105,25 @@ def as_content(value: object) -> Content:
         case _:
             msg = f"a message is text, Text, Image, File or a list of them; got {value!r}"
             raise UsageError(msg)
+
+
+def _sound(part: Part) -> Part:
+    """Refuse a part that could be written and never be read again (ACC-2)."""
+    fields: tuple[object, ...]
+    match part:
+        case Text(text=text):
+            fields, hint = (text,), "Text(text) takes a text"
+        case Image(media_type=kind, data=data, url=url):
+            given: list[object] = [field for field in (data, url) if field is not None]
+            fields = (kind, *(given or [None]))
+            hint = "Image(media_type, data=...) or Image(media_type, url=...) takes texts: the data as base64"
+        case File(name=name, media_type=kind, data=data):
+            fields, hint = (name, kind, data), "File(name, media_type, data) takes texts: the data as base64"
+        case _:
+            assert_never(part)
+    if not all(isinstance(field, str) for field in fields):
+        raise UsageError(f"{hint}; got {str(part)[:200]}")
+    return part
 
 
 def text_of(content: Content) -> str:

@@ -32,6 +32,10 @@ async def wait_any(*waited: Waited) -> tuple[Waited, Report]:
 
     If cancelled: nothing has changed.
     """
+    given: tuple[object, ...] = waited
+    for item in given:
+        if not isinstance(item, AgentRef | Receipt):
+            raise UsageError(f"wait_any(*kids) takes handles and receipts; got {item!r}")
     desks = {one._desk for one in waited}  # noqa: SLF001 - a handle's supervisor is nobody's to name but ours
     if len(desks) != 1:
         msg = f"wait_any() takes handles and receipts of one supervisor; got those of {len(desks)}"

@@ -183,6 +183,16 @@ class LaneBound:
     message_bytes: int = 256 * 1024
     share: float = 0.5
 
+    def __attrs_post_init__(self) -> None:
+        """Refuse what is no bound."""
+        for name in ("messages", "size_bytes", "message_bytes"):
+            value: object = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise UsageError(f"LaneBound({name}=...) is a whole number from 0; got {value!r}")
+        share: object = self.share
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise UsageError(f"LaneBound(share=...) is a number from 0 to 1; got {share!r}")
+
     @property
     def of_one_sender(self) -> int:
         """How many messages of one agent it may hold."""

@@ -186,8 +186,8 @@ class AgentRef(AgentReads):
 
     async def send_many(self, contents: Sequence[object]) -> tuple[Receipt, ...]:
         """Send messages in one commit: all or none, side by side in their lane (ACC-3)."""
-        if not contents:
-            msg = "send_many needs at least one message"
+        if not contents or not isinstance(contents, list | tuple):
+            msg = f"send_many takes a list of one message or more; got {contents!r}; of one message use send()"
             raise UsageError(msg)
         return await self._desk.send(self._path, tuple(Letter(content, Lane.SEND) for content in contents))
 

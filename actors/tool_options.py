@@ -142,7 +142,7 @@ def check_options(options: ToolOptions, where: str) -> None:
 
 def is_number(value: object) -> bool:
     """Whether it is a finite number, and no truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
 
 
 def narrowed(fn: Callable[..., R], given: tuple[str, ...], where: str) -> Callable[..., R]:

@@ -33,7 +33,7 @@ def picodollars(value: Decimal | str | int) -> int:
         raise UsageError(msg)
     try:
         exact = Decimal(value) * PICO
-    except (InvalidOperation, ValueError) as error:
+    except (InvalidOperation, ValueError, TypeError) as error:
         msg = f"money must be a decimal number of dollars such as '0.50'; got {value!r}"
         raise UsageError(msg) from error
     if not exact.is_finite() or exact < 0 or exact != exact.to_integral_value():

@@ -10,6 +10,7 @@ from actors.actor import may_be_paused
 from actors.changes import Enqueue, Move
 from actors.errors import NotCompacted, OwnedElsewhere, UsageError
 from actors.ids import tree_of
+from actors.letters import MAX_TTL_S
 from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
 from actors.parking import APPROVAL, PAUSED
 from actors.waiting import Need
@@ -61,6 +62,7 @@ class SupervisorDesk(Reading):
     async def ask(self, path: AgentId, letter: Letter, timeout_s: float | None) -> Report:
         """Send, and wait for the reply."""
         self._parts.staging.may_not_wait("ask")
+        _check_seconds("timeout=", timeout_s)
         return await self._parts.awaiting.ask(path, letter, timeout_s)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -99,6 +101,7 @@ class SupervisorDesk(Reading):
 
     async def abort(self, path: AgentId, reason: str, *, subtree: bool) -> None:
         """End the turn in progress."""
+        _check_reason(reason)
         if await self._remote.here(path) is None:
             await self._remote.abort(path, reason, subtree=subtree)
         else:
@@ -130,6 +133,7 @@ class SupervisorDesk(Reading):
 
     async def close(self, path: AgentId, grace_s: float | None) -> None:
         """Begin a close."""
+        _check_seconds("grace=", grace_s)
         if await self._remote.here(path, stand_in=True) is None:
             await self._remote.end(path, Purpose.CLOSE, "closed")
         else:
@@ -145,6 +149,7 @@ class SupervisorDesk(Reading):
 
     async def kill(self, path: AgentId, reason: str) -> None:
         """End it at once."""
+        _check_reason(reason)
         if await self._remote.here(path, stand_in=True) is None:
             await self._remote.end(path, Purpose.KILL, reason)
         else:
@@ -178,8 +183,20 @@ class SupervisorDesk(Reading):
 
     def cancel_call(self, path: AgentId, call: CallId, reason: str) -> None:
         """Cancel one running call."""
+        _check_reason(reason)
         life = self._parts.lives.get(path)
-        if life is None:
+        if life is None or not isinstance(call, str):
             msg = f"{path} has no running call {call!r}: it is not running here"
             raise UsageError(msg)
         life.calls.cancel(call, reason)
+
+
+def _check_seconds(name: str, value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if value is not None and not (number and 0 <= value <= MAX_TTL_S):  # type: ignore[operator]  # a number
+        raise UsageError(f"{name} is seconds from 0 to {MAX_TTL_S:.0f}, or None; got {value!r}")
+
+
+def _check_reason(reason: object) -> None:
+    if not isinstance(reason, str):
+        raise UsageError(f"the reason is a text; got {reason!r}; of an exception pass its str()")

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
+from actors.budget import Budget
 from actors.changes import Intake, Put
-from actors.errors import OwnedElsewhere
+from actors.content import check_text
+from actors.errors import OwnedElsewhere, UsageError
 from actors.happenings import AgentSuspended
 from actors.ids import AgentId, MessageId, name_of, tree_of
 from actors.ref import AgentRef
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
     from actors.actor import Actor
     from actors.agent import Agent
-    from actors.budget import Budget
     from actors.changes import AgentRow
     from actors.messages import DeadLetter
     from actors.ref import Receipt
@@ -85,8 +86,9 @@ class Supervisor:
         Durable: the agent and its task.
         """
         self._parts.check_open()
+        start = Start(agent, task, key=key, budget=budget)
         self._models.check(agent)
-        started = await self._parts.children.start(Start(agent, task, key=key, budget=budget))
+        started = await self._parts.children.start(start)
         return self._ref(started.path)
 
     async def run(
@@ -139,6 +141,7 @@ class Supervisor:
         Raises:
             UnknownPath: there is none. SpecMissing: its spec is not in the registry.
         """
+        check_text(path, "the path of an agent, such as 'lead/reviewer',")
         await self._remote.here(AgentId(path))
         return self._ref(AgentId(path))
 
@@ -230,7 +233,10 @@ class Supervisor:
 
         Durable: the grant, on return; one to the supervisor's budget ends with the supervisor.
         """
-        path = ref.path if isinstance(ref, AgentRef) else AgentId(ref)
+        path = _path(ref)
+        check_text(by, "by= says who grants it: it")
+        if not isinstance(more, Budget):
+            raise UsageError(f"what is granted is a Budget, such as Budget(tokens=10_000); got {more!r}")
         kernel = self._parts.kernel
         if path == TOP:  # the supervisor's own, which lives as long as it does
             self._parts.ledger.grant(path, more, by=by)
@@ -253,9 +259,7 @@ class Supervisor:
         Args:
             path: of an agent: its own and those of all below it; None: the whole store's. At most 1,000 are listed.
         """
-        return await self._letters.dead(
-            None if path is None else AgentId(path.path if isinstance(path, AgentRef) else path)
-        )
+        return await self._letters.dead(None if path is None else _path(path))
 
     async def put_back(self, message: str, *, by: str) -> Receipt:
         """Queue a dead letter again, at its old place; what its time to live was counts no more.
@@ -272,6 +276,8 @@ class Supervisor:
 
         Durable: that it waits, on return.
         """
+        check_text(message, "the id of a message, such as `receipt.id`,")
+        check_text(by, "by= says who puts it back: it")
         return await self._letters.put_back(MessageId(message), by)
 
     async def receipt(self, message: str) -> Receipt:
@@ -280,6 +286,7 @@ class Supervisor:
         Raises:
             UsageError: the store has no such message. StoreError.
         """
+        check_text(message, "the id of a message, such as `receipt.id`,")
         return await self._letters.receipt(MessageId(message))
 
     async def tree(self) -> tuple[AgentRow, ...]:
@@ -316,6 +323,14 @@ class Supervisor:
 
     def __repr__(self) -> str:
         return f"<Supervisor of {len(self._parts.kernel.actors)} agents in {self.store!r}>"
+
+
+def _path(ref: AgentRef | str) -> AgentId:
+    """The path that a handle stands for, or that is written out."""
+    if isinstance(ref, AgentRef):
+        return ref.path
+    check_text(ref, "an agent is named by its handle or its path, which")
+    return AgentId(ref)
 
 
 _GOES_ON: Final = frozenset({"leaving", "cancelled", "store", "crashed"})

@@ -232,7 +232,7 @@ class Hooking:
                 method = method_of(hooks, name)
                 if method is None:
                     continue
-                error = await self._one(point, method, arguments, wanted)
+                error = await self._one(point, name, method, arguments, wanted)
                 if error is not None:
                     return error
                 if not wanted():
@@ -242,12 +242,13 @@ class Hooking:
     async def _one(
         self,
         point: Point,
+        name: str,
         method: Callable[..., Awaitable[Any]],
         arguments: tuple[object, ...],
         wanted: Callable[[], bool],
     ) -> CallboardError | None:
         """Call one; returns why the turn must fail, or None."""
-        name, chosen = method.__name__, self._chosen
+        chosen = self._chosen  # by the point's name: what decorates a method may have another, or none
         try:
             value = await method(self._moment(point), *arguments)
             if not wanted():

@@ -9,7 +9,8 @@ import attrs
 
 from actors.agent import Agent
 from actors.budget import Budget
-from actors.content import as_content
+from actors.content import as_content, check_text
+from actors.errors import UsageError
 from actors.ids import AgentId, CallId, MessageId
 
 if TYPE_CHECKING:
@@ -33,6 +34,17 @@ class Start:
     budget: Budget | None = None
     background: bool = False
     call: CallId | None = None
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse what cannot be meant, before anything is looked up."""
+        if not isinstance(self.agent, Agent):
+            raise UsageError(
+                f"what is started is an Agent; got {self.agent!r}; of a child declared as Child, its agent"
+            )
+        if self.key is not None:
+            check_text(self.key, "key=")
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise UsageError(f"budget= is a Budget, such as Budget(tokens=10_000), or None; got {self.budget!r}")
 
     def content(self) -> Content | None:
         """The task as content."""
