@@ -150,10 +150,13 @@ class Standing:
     def _tell(self, path: AgentId) -> None:
         """Tell code outside of agents that waits for this one."""
         parts = self._parts
+        actor = parts.kernel.actors.get(path)
+        if actor is None:  # its tree was lost: whoever runs it now tells those who wait
+            self._still.pop(path, None)
+            return
         causes = self._causes(path)
         if parts.approvals.listening and all(actor.suspended != PAUSED for actor in causes):
             return
-        actor = parts.kernel.actors[path]
         waiting = [queued.envelope.id for queued in actor.mailbox.waiting]
         parts.replies.parked(self._outcome(actor, causes), waiting)
 

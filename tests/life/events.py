@@ -212,7 +212,9 @@ VERBS: Final = (
 # -- people ----------------------------------------------------------------------------------------------------------
 
 
-async def decide(process: Process, dice: random.Random, task_status: trio.TaskStatus[None]) -> None:
+async def decide(  # noqa: ASYNC114 - it is started in one place, in a nursery that stays
+    process: Process, dice: random.Random, task_status: trio.TaskStatus[None]
+) -> None:
     """Somebody who decides on calls: approves, denies, twice at times, or lets them expire."""
     world = process.world
     with suppress(CallboardError):

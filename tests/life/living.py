@@ -101,7 +101,7 @@ def live(seed: int) -> Lived:
             problems += simulate(
                 partial(_life, world, Path(folder) / "life.db", tasks, seed), Bounded(seed, defer=(seed % 4) / 4), tasks
             )
-    except BaseException as error:  # whatever ends a life is what was looked for
+    except BaseException as error:  # noqa: ASYNC103 - whatever ends a life is what was looked for; no loop runs here
         if isinstance(error, KeyboardInterrupt):
             raise
         problems += [*getattr(error, "problems", ()), *_told(error)]

@@ -110,7 +110,7 @@ class Driver:
             os.dup2(errors, 2)
             trio.run(live, self._world, name, seconds)
             code = 0
-        except BaseException:  # noqa: BLE001 - of a child: it is written down, and its exit code tells
+        except BaseException:  # noqa: BLE001, ASYNC103 - of a child: it is written down, and its exit code tells
             traceback.print_exc()
         finally:
             sys.stderr.flush()

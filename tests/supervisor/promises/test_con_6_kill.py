@@ -89,6 +89,8 @@ def test_con_6_the_third_kill_in_a_row_makes_a_dead_letter_and_tells_the_parent(
             again = await sup.put_back(letter.message, by="an operator")
             with trio.fail_after(30):
                 assert (await again.wait_report()).text == "helped"
+                await small.wait_idle()
+                await ref.wait_idle()  # its child's report is a message: nothing of it is under way any more
             assert texts(await small.transcript())[-2:] == ["<poison", ">helped"]
             assert await sup.dead_letters() == ()
             await check(sup.store)

@@ -11,6 +11,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.ids import TreeId
 from supervisor.store.crossing import Crossing, Published, hopeless
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
@@ -89,8 +90,8 @@ async def test_ree_5_stores_keep_what_is_published(tmp_path: Path, autojump_cloc
     async with open_sqlite_store(tmp_path / "agents.db", owner="tests", inline=True, lease_s=10) as sqlite:
         for store in (sqlite, open_memory_store(lease_s=10)):
             one, two = store.new_holder(), store.new_holder()
-            for holder in (one, two):
-                await store.renew(holder)
+            for holder, tree in ((one, "a"), (two, "b")):
+                await store.own(TreeId(tree), holder)  # a lease is a lease of trees
             first, second = Crossing(1, "A", "a", ("b",)), Crossing(2, "B", "b", ("a",), any=True, exits=True)
             (found,) = await store.cross(one, (first,))
             assert (found.holder, found.wait, found.since) == (one.id, first, found.at)
