@@ -61,7 +61,8 @@ class Receipt:
         if self.staged and self.state is ReceiptState.PENDING:
             raise UsageError(f"{self.id} is staged by a tool with effect='store': it is sent with the call's result")
         while self.state is ReceiptState.PENDING and self.error is None:
-            self._decided = self._decided or trio.Event()
+            if self._decided is None:
+                self._decided = trio.Event()
             await self._decided.wait()
         if self.error is not None:
             raise self.error

@@ -9,7 +9,7 @@ import trio
 
 from actors.errors import UsageError
 from actors.ids import MessageId, turn_id
-from actors.messages import ReceiptState, Status
+from actors.messages import ReceiptState, Status, skipped_of
 from actors.ref import Receipt
 from actors.reports import Report, report_of
 
@@ -100,11 +100,16 @@ class Awaiting:
             return self._told(actor)
         store = self._parts.kernel.store
         view = await store.message_state(receipt.id)
+        if actor is None and view is not None and view.state.final:  # another process has decided it
+            receipt.turn, receipt.reason, receipt.skipped = view.turn, view.reason, skipped_of(view.reason)
+            receipt.decide(view.state)
         row = None if view is None or view.turn is None else await store.outcome(view.turn)
         if row is not None:
             return row.outcome
         if view is not None and view.state is ReceiptState.DEAD:
             raise dead_error(receipt.id, receipt.path, view.reason or "")
+        if view is not None and view.state is ReceiptState.WITHDRAWN:
+            raise UsageError(f"{receipt.id} was withdrawn; it has no report")
         if view is None or view.turn is None:
             return None
         return None if actor is None else self._told(actor)

@@ -15,8 +15,9 @@ import trio
 import trio.testing
 
 from actors import Agent, AgentSuspended, Budget, Script, call, tool
-from actors.errors import AgentClosed, OwnedElsewhere, Unavailable
+from actors.errors import AgentClosed, OwnedElsewhere, Unavailable, UsageError
 from actors.ids import AgentId, TreeId
+from actors.messages import ReceiptState
 from supervisor import open_supervisor
 from supervisor.ownership import Ownership
 from supervisor.patience import Patience
@@ -133,6 +134,36 @@ async def test_sup_6_orders_reach_the_owner(shared: Shared, autojump_clock: trio
         await ref.close()
         await ref.wait_closed()
         assert mine.state == "closed"
+
+
+async def test_acc_9_a_receipt_says_what_another_process_decided(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """After the wait it names the turn and the calls that ended; a message that another withdrew ends the wait."""
+    spec = agent(tools=[wait_long])
+    script = {"a": [call("wait_long"), "steered", call("wait_long")]}
+    async with shared.open(script, spec) as owner, shared.open({}, spec) as other:
+        await owner.start(spec, "go")
+        await trio.sleep(1)
+        ref = await other.find("a")
+        with trio.fail_after(30):
+            steered = await ref.steer("now", interrupt=True)
+            assert (await steered.wait_report()).text == "steered"
+        assert (steered.state, steered.turn, len(steered.skipped)) == (ReceiptState.CONSUMED, "a:t1", 1)
+        await ref.send("wait again")
+        await trio.sleep(1)
+        queued = await ref.send("never mind")
+
+        async def withdraw() -> None:
+            await trio.sleep(1)
+            assert await (await owner.receipt(queued.id)).withdraw()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(withdraw)
+            with trio.fail_after(10), pytest.raises(UsageError, match="withdrawn"):
+                await queued.wait_report()
+        assert queued.state is ReceiptState.WITHDRAWN
+        await ref.abort("enough")
 
 
 async def test_sup_6_a_clean_release_is_taken_at_once(shared: Shared, autojump_clock: trio.testing.MockClock) -> None:
