@@ -106,7 +106,8 @@ async def open_supervisor(
         permits: requests to one model at once.
         journal: how much of what happened is kept in memory for watchers that come back.
         hooks: a `Hooks` around every agent's own, or None.
-        inline: sync tools and the store run on this thread; for virtual clocks in tests.
+        inline: sync tools and the store run on this thread; for virtual clocks in tests. A path opened so is not looked
+            at for what others write: what another supervisor sends there waits for the next owner.
 
     Raises:
         UsageError: contradictions, an unknown model string. StoreError: the store cannot be opened.
