@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 from typing import Final
 
 from .errors import UsageError
@@ -43,6 +44,13 @@ BEHIND: Final = frozenset({Point.AFTER_TURN, Point.AFTER_RUN, Point.SETTLED})
 AROUND: Final = "around_tool"
 GUARD: Final = "__callboard_guard__"
 _KNOWN: Final = frozenset(name for names in METHODS.values() for name in names) | {AROUND}
+_TAKES: Final = {
+    "model_changed": ("at", "before", "after"),
+    AROUND: ("at", "call", "proceed"),
+    "after_turn": ("at", "report"),
+    "after_run": ("at", "report"),
+}
+"""What hooks are called with; the others with `at` alone."""
 _NO_GUARDS: Final = frozenset(name for point in BEHIND for name in METHODS[point]) | {AROUND}
 
 
@@ -55,7 +63,8 @@ def check_hooks(hooks: object, where: str) -> None:
 
     Raises:
         UsageError: a class instead of an object; a public method that is no hook, which would be silently never called;
-            a hook behind the turn, or around a call, that is marked as a guard.
+            a hook that is not async, or takes other arguments than it is called with; a hook behind the turn, or
+            around a call, that is marked as a guard.
     """
     if hooks is None:
         return
@@ -68,8 +77,25 @@ def check_hooks(hooks: object, where: str) -> None:
         raise UsageError(f"{where}: {kind.__name__}.{', '.join(unknown)} is no hook; {known}")
     if not public:
         raise UsageError(f"{where} is a Hooks; got {hooks!r}; {known}")
+    for name in public:
+        _check_call(hooks, name, where)
     if guards := [name for name in public if name in _NO_GUARDS and getattr(getattr(kind, name), GUARD, False)]:
         raise UsageError(
             f"{where}: {kind.__name__}.{', '.join(guards)} cannot be a guard: it is called when no turn is left to"
             " fail, or around one call, whose error result its failure is"
         )
+
+
+def _check_call(hooks: object, name: str, where: str) -> None:
+    """Refuse a hook that could not be called: its failure would be an event at best, each time."""
+    hook = getattr(hooks, name)
+    takes = _TAKES.get(name, ("at",))
+    written = f"write `async def {name}(self, {', '.join(takes)})`"
+    if not inspect.iscoroutinefunction(hook):
+        raise UsageError(f"{where}: {type(hooks).__name__}.{name} is no async method; {written}")
+    try:
+        inspect.signature(hook).bind(*takes)
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{where}: {type(hooks).__name__}.{name} is called with {len(takes)} arguments, {written}: {error}"
+        ) from None

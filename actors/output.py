@@ -31,7 +31,7 @@ _PIECES_MAX: Final = 64
 
 @attrs.frozen
 class Answer:
-    """A structured answer. `value`: of the declared type. `json`: its JSON text, which `read` takes again."""
+    """A structured answer. `value`: of the declared type. `json`: its JSON text, which `kept` takes again."""
 
     value: Any
     json: str
@@ -80,6 +80,13 @@ class OutputSpec:
                 f"there is no JSON in it; answer with one JSON value that fits this schema: {self.offer.schema}"
             )
         return Refusal("; ".join(refused))
+
+    def kept(self, json: str) -> object:
+        """The value of an answer as it is stored; None where it does not fit the type any more."""
+        if self.offer is None:
+            return msgspec.json.decode(json)
+        found = self.read(json)
+        return found.value if isinstance(found, Answer) else None
 
     def _unwrapped(self, value: Json) -> Json:
         if self._wrapped and isinstance(value, dict) and value.keys() == {WRAPPED}:

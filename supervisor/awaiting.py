@@ -172,8 +172,7 @@ class Awaiting:
         if outcome.output is not None and outcome.output_type is not None:
             actor = self._parts.kernel.actors.get(outcome.path)
             spec = self._parts.output(outcome.output_type, None if actor is None else actor.agent)
-            read = None if spec is None else spec.read(outcome.output)
-            output = getattr(read, "value", None) if read is not None else None
+            output = None if spec is None else spec.kept(outcome.output)
         question = outcome.question
         answer = partial(self._parts.questions.answer, question.id if question is not None else MessageId(""))
         return report_of(outcome, output, answer)

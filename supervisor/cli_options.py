@@ -57,7 +57,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PROTOCOL:NAME[@URL]",
-        help="openai-chat:, openai:, anthropic:, gemini: or script:; given again, it is tried when the first fails",
+        help="openai-chat:NAME@URL, for any chat-completions server; given again, it is tried when the first fails",
     )
     group.add_argument("--store", metavar="PATH", help="keep everything in this file, so that it can be resumed")
     group.add_argument(

@@ -129,7 +129,8 @@ async def _accepted(store: Store, message: Message) -> MessageId:
 async def _by_whom(store: Store, message: Message) -> str:
     lease = await store.lease(tree_of(message.agent))
     if lease is None:
-        return "no process runs this tree now: it waits for the next run with this store and --resume"
+        waits = "; waiting for that (Ctrl-C leaves the message there)" if message.wait_s != 0.0 else ""
+        return f"no process runs this tree now: it waits for the next run with this store and --resume{waits}"
     return f"{described(lease.holder)} runs this tree"
 
 

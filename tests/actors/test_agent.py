@@ -32,6 +32,20 @@ class Verdict:
     cost: Decimal = Decimal(0)
 
 
+class Guessed:
+    """Takes what it is not given."""
+
+    async def settled(self, at: object, report: object) -> None:
+        """Never called."""
+
+
+class NotAsync:
+    """Forgets to be async."""
+
+    def before_turn(self, at: object) -> None:
+        """Never called."""
+
+
 class Misspelt(Hooks):
     """A method that would be silently never called."""
 
@@ -120,6 +134,8 @@ def test_an_agent_needs_a_name_only() -> None:
         ({"hooks": 5}, "is no hook"),
         ({"hooks": object()}, "hooks= is a Hooks"),
         ({"hooks": Misspelt()}, "Misspelt.befor_turn is no hook"),
+        ({"hooks": Guessed()}, "called with 1 arguments, write `async def settled(self, at)`"),
+        ({"hooks": NotAsync()}, "is no async method; write `async def before_turn(self, at)`"),
         ({"hooks": LateGuard()}, "LateGuard.settled cannot be a guard"),
         ({"drain": "all"}, "drain= is a Drain or a dict"),
         ({"drain": {"steal": "all"}}, "drain= is a Drain or a dict"),

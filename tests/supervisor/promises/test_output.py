@@ -174,3 +174,13 @@ async def test_a_type_that_is_not_known_after_a_restart_fails_plainly(world: Wor
         assert "the type Score, which this process does not know" in str(report.error)
         said = [record for record in await ref.transcript() if getattr(record, "blocks", ())]
         assert [text for record in said for text in record.blocks] == [TextBlock('{"ok":true}')]  # type: ignore[union-attr]  # as filtered
+
+
+async def test_trn_7_text_is_the_text_as_it_comes(world: World, autojump_clock: MockClock) -> None:
+    """With `output=str` the output is what was said, at once, by `ask`, and read from the store."""
+    async with world.open({"a": ['say "hey"', "and you"]}) as sup:
+        report = await sup.run(agent(output=str), "go")
+        assert report.output == report.text == 'say "hey"'
+        ref = await sup.find("a")
+        assert (await ref.wait_report()).output == 'say "hey"'
+        assert (await ref.ask("and?", output=str)).output == "and you"
