@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from actors import AgentClosed, LaneBound, Limits, MailboxFull, ToolStarted, TurnStarted, UsageError, call, tool
+from actors import (
+    AgentClosed,
+    Hooks,
+    LaneBound,
+    Limits,
+    MailboxFull,
+    ToolStarted,
+    TurnStarted,
+    UsageError,
+    call,
+    tool,
+)
 from actors.ids import CallId
 from actors.messages import ReceiptState
 from actors.models.script import hang
@@ -17,6 +28,7 @@ if TYPE_CHECKING:
     from trio.testing import MockClock
 
     from actors.changes import ChangeSet
+    from actors.hooks import Moment
     from actors.ports import ModelRequest
     from supervisor import AgentRef
     from tests.supervisor.promises.world import World
@@ -35,13 +47,22 @@ async def thinks(request: ModelRequest) -> object:
     return "ok" if request.window.responses else call("work")
 
 
-@pytest.mark.parametrize(("phase", "at"), [("starting", 0), ("asking", 0.5), ("batch", 1.5), ("paused", 5)])
+class Slow(Hooks):
+    """A run that takes its time to begin."""
+
+    async def before_run(self, at: Moment) -> None:
+        """Half a second."""
+        await trio.sleep(0.5)
+
+
+@pytest.mark.parametrize(("phase", "at"), [("starting", 0.2), ("asking", 1.0), ("batch", 2.0), ("paused", 5)])
 async def test_br_015_what_is_refused_is_handed_back_and_can_be_sent_again(
     world: World, autojump_clock: MockClock, phase: str, at: float
 ) -> None:
     """In each phase: at a full lane a steer raises with its message, and nothing is stored; sent again, it enters."""
     async with world.open({"a": thinks}) as sup:
-        ref = await sup.start(agent(tools=[work], limits=Limits(steer=LaneBound(messages=1))), "go")
+        spec = agent(tools=[work], hooks=Slow(), limits=Limits(steer=LaneBound(messages=1)))
+        ref = await sup.start(spec, "go")
         if phase == "paused":
             await ref.pause()
         await trio.sleep(at)
