@@ -8,15 +8,15 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from actors import keeping, pages
-from actors.callview import CallOutcome
-from actors.changes import Erase, KeptResult, KvRow, Put
+from actors import bounds, keeping, pages
+from actors.callview import CallOutcome, CallView
+from actors.changes import CallState, Erase, KeptResult, KvRow, Put
 from actors.content import Text, Trust
 from actors.errors import UsageError
-from actors.ids import CallId
+from actors.ids import CallId, turn_id
 from actors.moves import TurnState
 from actors.pages import Page, span
-from actors.transcript import ResultStatus
+from actors.transcript import CallBlock, ResultRecord, ResultStatus
 from tests.actors.turnkit import open_row, spec
 
 OK = ResultStatus.OK
@@ -131,3 +131,17 @@ def test_tol_8_core_a_page_is_the_text_it_names(start: int, chars: int, total: i
     page = Page("t1.1.0", "give", start, text, total)
     assert page.next == (None if start + chars >= total else start + chars)
     assert len(page.shown()) - len(text) <= pages.SHOWN_CHARS
+
+
+def test_trn_7_core_results_that_are_kept_are_compared_without_their_references() -> None:
+    """Each call's result names the call by which the rest is read: two of the same text are the same (a circle)."""
+    state = TurnState(spec(), open_row(), 0)
+    keeping.keep(state, [outcome(1, "x"), outcome(2, "x")])
+    done = []
+    for one in state.row.kept:
+        block = CallBlock(one.call, "p", "look", "{}")
+        text = f"x{pages.hint(one.call, None)}"
+        result = ResultRecord(turn_id("lead", 1), one.call, "p", "look", ResultStatus.OK, (Text(text),))
+        done.append(bounds._done(state, CallView(block, CallState.SETTLED, result=result)))
+    assert done[0] == done[1]
+    assert state.row.kept[0].call not in str(done[0])

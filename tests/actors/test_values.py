@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 import hypothesis.strategies as st
 import pytest
@@ -13,6 +14,7 @@ from actors import ids
 from actors.agent import Agent
 from actors.budget import Budget, Dimension, Limits
 from actors.changes import AgentRow, CallRow, CallState, KvRow, OutcomeRow, row_key
+from actors.compaction import Compaction
 from actors.content import File, Image, Pinned, Text, as_content, size_of, text_of
 from actors.errors import (
     BY_KIND,
@@ -30,6 +32,7 @@ from actors.errors import (
 )
 from actors.ids import AgentId, CallId, MessageId, RunId, TurnId
 from actors.messages import Asked, Failure, LaneBound, Outcome, ReceiptState, Selection, Status, failure_of
+from actors.output import output_spec
 from actors.reports import Question, Report, error_of, report_of
 from actors.transcript import (
     CallBlock,
@@ -47,6 +50,9 @@ from actors.transcript import (
     record_bytes,
 )
 from actors.usage import FREE, NOTHING, PICO, Amounts, Price, Usage, dollars, picodollars
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NAMES = st.text("abc-_ ", min_size=1, max_size=6)
 ORDINALS = st.integers(1, 10**6)
@@ -452,3 +458,36 @@ def test_tol_8_core_an_agent_that_keeps_no_results_may_have_a_tool_of_the_reader
     with pytest.raises(UsageError, match="two tools are named"):
         Agent("lead", model="script:x", tools=[mine])
     assert Agent("lead", model="script:x", tools=[mine], limits=Limits(kept_chars=0)).tools == (mine,)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (
+            lambda: Limits(steer=5),  # type: ignore[arg-type]
+            r"Limits\(steer=...\) is a LaneBound",
+        ),
+        (lambda: LaneBound(messages=-1), r"LaneBound\(messages=...\) is a whole number from 0"),
+        (lambda: LaneBound(share=2), r"LaneBound\(share=...\) is a number from 0 to 1"),
+        (lambda: Compaction(model="\ud800"), r"Compaction\(model=...\) is text that UTF-8 can hold"),
+        (
+            lambda: Compaction(instructions=5),  # type: ignore[arg-type]
+            r"Compaction\(instructions=...\) is text",
+        ),
+        (
+            lambda: as_content(File("n", None, "x")),  # type: ignore[arg-type]
+            "takes texts",
+        ),
+    ],
+)
+def test_acc_2_what_no_store_could_read_back_is_refused(make: Callable[[], object], says: str) -> None:
+    """A bound that is none, a text that UTF-8 cannot hold, a part without its fields: refused where it is written."""
+    with pytest.raises(UsageError, match=says):
+        make()
+
+
+def test_an_answer_is_read_as_it_was_stored() -> None:
+    """Text is itself, a value is of its type, and what does not fit the type any more is none."""
+    assert output_spec(str, "a test").kept('"say \\"hey\\""') == 'say "hey"'
+    assert output_spec(list[int], "a test").kept("[1,2]") == [1, 2]
+    assert output_spec(list[int], "a test").kept('["x"]') is None
