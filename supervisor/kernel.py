@@ -219,7 +219,7 @@ class Kernel:
         with self.mirror.reading(actor.path) as catch_up:
             stored = await self.patience.through(lambda: self.store.load_agent(actor.path))
             assert stored is not None, "an agent with an actor is in the store"
-            actor.mailbox.reload(stored.queued, next_seq)
+            actor.mailbox.reload(stored.queued, max(next_seq or 1, stored.seq + 1))
             actor.intake, actor.behind = stored.intake, False
             catch_up(actor)
         self.mirror.mortal(actor)
@@ -306,7 +306,7 @@ class Kernel:
             self.tell(row.agent, AttemptDiscarded, lost)
         if row.open is not None:
             self.replies.claimed(row.open.consumed, turn_id(row.agent, row.open.number))
-        actor.mailbox.reload(stored.queued, None)
+        actor.mailbox.reload(stored.queued, stored.seq + 1)
         self.actors[row.agent] = actor
         return actor
 

@@ -41,6 +41,7 @@ class StoredAgent:
         length: how many records its conversation has.
         queued: its queued and held messages, in the order of acceptance, all lanes.
         calls: its call rows, in call order, those of unknown end included.
+        seq: of the last message that it accepted, whatever became of it; 0 for none.
     """
 
     row: AgentRow
@@ -48,6 +49,7 @@ class StoredAgent:
     length: int = 0
     queued: tuple[Queued, ...] = ()
     calls: tuple[CallRow, ...] = ()
+    seq: int = 0
 
 
 @attrs.frozen

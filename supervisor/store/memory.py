@@ -56,7 +56,8 @@ class MemoryReader:
         if found is None:
             return None
         calls = sorted(self._tables.calls.get(agent, {}).values(), key=call_order)
-        return StoredAgent(found.row, found.intake, len(found.records), _in_order(found.waiting.values()), tuple(calls))
+        queued = _in_order(found.waiting.values())
+        return StoredAgent(found.row, found.intake, len(found.records), queued, tuple(calls), len(found.messages))
 
     async def read_records(self, agent: AgentId, start: int = 0, stop: int | None = None) -> tuple[Record, ...]:
         """Read records, as `Reader.read_records`."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .leases import Lease
 
 _AGENT: Final = (
-    f"SELECT body, intake, ifnull((SELECT k - n * {RECORDS} + 1 FROM records WHERE k >= n * {RECORDS}"  # noqa: S608
+    f"SELECT body, intake, seq, ifnull((SELECT k - n * {RECORDS} + 1 FROM records WHERE k >= n * {RECORDS}"  # noqa: S608
     f" AND k < (n + 1) * {RECORDS} ORDER BY k DESC LIMIT 1), 0) FROM agents WHERE agent = ?"
 )
 _RECORDS: Final = (
@@ -74,10 +74,10 @@ class Reads:
         )
         if not found:
             return None
-        body, intake, length = found[0]
+        body, intake, seq, length = found[0]
         rows = [_decoded(codec.CALL, call[0], f"a call of {agent}") for call in calls]
         rows.sort(key=call_order)
-        return StoredAgent(_agent(body), Intake(intake), length, _queued(agent, waiting), tuple(rows))
+        return StoredAgent(_agent(body), Intake(intake), length, _queued(agent, waiting), tuple(rows), seq)
 
     def read_records(self, agent: AgentId, start: int, stop: int | None) -> tuple[Record, ...]:
         """As `Reader.read_records`."""

@@ -18,6 +18,7 @@ from actors import Agent, AgentSuspended, Budget, Script, call, tool
 from actors.errors import AgentClosed, OwnedElsewhere, Unavailable, UsageError
 from actors.ids import AgentId, TreeId
 from actors.messages import ReceiptState
+from actors.transcript import MessageRecord
 from supervisor import open_supervisor
 from supervisor.ownership import Ownership
 from supervisor.patience import Patience
@@ -90,6 +91,23 @@ async def test_sup_6_a_message_of_another_process_is_answered_by_the_owner(
         await ref.wait_idle()
         with pytest.raises(OwnedElsewhere):
             await ref.compact()
+
+
+async def test_acc_4_a_message_of_another_process_is_not_overtaken(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """An agent that was read in with nothing waiting: what another process sent first is answered first."""
+    spec = agent()
+    async with shared.open({"a": ["one"]}, spec) as before:
+        await before.run(spec, "go")
+    async with shared.open({"a": ["one", "two", "three"]}, spec) as owner, shared.open({}, spec) as other:
+        mine = await owner.find("a")
+        theirs = await other.find("a")
+        await theirs.send("first")
+        await mine.send("second")
+        await mine.wait_idle()
+        said = [record.content[0].text for record in await mine.transcript() if isinstance(record, MessageRecord)]  # type: ignore[union-attr]
+        assert said == ["go", "first", "second"]
 
 
 async def test_sup_6_a_keyed_run_of_two_processes_is_one_run(

@@ -248,6 +248,7 @@ class StoresMachine(RuleBasedStateMachine):
             )
             assert (stored.row, stored.intake, stored.length) == (row, model.intake[agent], len(model.records[agent]))
             assert [(one.seq, one.envelope, one.state) for one in stored.queued] == waiting
+            assert stored.seq == len(mine)
             assert list(stored.calls) == calls
         assert list(await store.read_records(agent)) == model.records.get(agent, [])
         assert list(await store.read_records(agent, 1, 2)) == model.records.get(agent, [])[1:2]
