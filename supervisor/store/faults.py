@@ -40,8 +40,8 @@ def _injected(when: Fault) -> StoreError:
     return Unavailable(text) if when is Fault.BEFORE else InDoubt(text)
 
 
-class PassingReader:
-    """The reads of another store."""
+class PassingStore:
+    """A `Store` that passes everything on to another; what is to be otherwise is written over."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -121,9 +121,37 @@ class PassingReader:
         """Close the other."""
         await self._store.close()
 
+    async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
+        """Write a change set."""
+        return await self._store.commit(change_set, then)
 
-class FaultyStore(PassingReader):
-    """A `Store` around another; reads and `own` pass through.
+    def new_holder(self) -> Holder:
+        """A new owner, as the other tells them apart."""
+        return self._store.new_holder()
+
+    async def own(self, tree: TreeId, holder: Holder) -> int:
+        """Take ownership of a tree."""
+        return await self._store.own(tree, holder)
+
+    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+        """Keep a lease."""
+        return await self._store.renew(holder)
+
+    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
+        """Give trees back."""
+        await self._store.release(holder, trees)
+
+    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
+        """Publish open waits, and read everybody's."""
+        return await self._store.cross(holder, waits)
+
+    def statistics(self) -> StoreStatistics:
+        """What the other has done."""
+        return self._store.statistics()
+
+
+class FaultyStore(PassingStore):
+    """A `Store` around another; all but commits pass through.
 
     Args:
         store: the one that is used.
@@ -171,27 +199,3 @@ class FaultyStore(PassingReader):
     def heal(self) -> None:
         """Fail nothing more."""
         self._at = 0
-
-    def new_holder(self) -> Holder:
-        """A new owner, as the other tells them apart."""
-        return self._store.new_holder()
-
-    async def own(self, tree: TreeId, holder: Holder) -> int:
-        """Take ownership of a tree."""
-        return await self._store.own(tree, holder)
-
-    async def renew(self, holder: Holder) -> dict[TreeId, int]:
-        """Keep a lease."""
-        return await self._store.renew(holder)
-
-    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
-        """Give trees back."""
-        await self._store.release(holder, trees)
-
-    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
-        """Publish open waits, and read everybody's."""
-        return await self._store.cross(holder, waits)
-
-    def statistics(self) -> StoreStatistics:
-        """What the other has done."""
-        return self._store.statistics()

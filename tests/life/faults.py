@@ -14,11 +14,10 @@ import trio
 from actors.changes import AgentRow, ChangeSet, Put, Values
 from actors.errors import InDoubt, Unavailable
 from actors.ids import TreeId
-from supervisor.store.faults import Fault, PassingReader
+from supervisor.store.faults import Fault, PassingStore
 
 if TYPE_CHECKING:
-    from supervisor.store.base import Store, StoreStatistics, Then
-    from supervisor.store.crossing import Crossing, Published
+    from supervisor.store.base import Store, Then
     from supervisor.store.leases import Holder
     from tests.life.trace import Trace
 
@@ -84,7 +83,7 @@ def troubles(dice: random.Random) -> tuple[Trouble, ...]:
 
 
 @final
-class LifeStore(PassingReader):
+class LifeStore(PassingStore):
     """The store as one process of a life has it.
 
     Attributes:
@@ -153,10 +152,6 @@ class LifeStore(PassingReader):
         self._alive()
         return await self._store.renew(holder)
 
-    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
-        """Publish open waits, and read everybody's."""
-        return await self._store.cross(holder, waits)
-
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         self._alive()
         await self._store.release(holder, trees)
@@ -165,9 +160,6 @@ class LifeStore(PassingReader):
         """The process is known to be gone: its trees are free for the next."""
         if self.dead and self._holder is not None:
             await self._store.release(self._holder)
-
-    def statistics(self) -> StoreStatistics:
-        return self._store.statistics()
 
     async def heal(self) -> None:
         """Fail nothing more; what is on its way is told first."""

@@ -12,7 +12,7 @@ import trio
 from actors import AttemptDiscarded, RequestFailed, RequestStarted, ResponseEnded, TextDelta
 from actors.changes import AgentRow, CallRow, CallState, Put
 from actors.errors import InDoubt, Unavailable
-from supervisor.store.faults import PassingReader
+from supervisor.store.faults import PassingStore
 from tests.points.table import Labels, Moment, Phase
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ class Viewer:
 
 
 @final
-class MortalStore(PassingReader):
+class MortalStore(PassingStore):
     """The store as one process has it."""
 
     def __init__(self, store: Store, process: Process) -> None:

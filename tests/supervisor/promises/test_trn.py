@@ -27,7 +27,7 @@ from actors.changes import Append, OutcomeRow, Put
 from actors.errors import AnswerCut, Rejected
 from actors.models.script import hang, thought
 from actors.transcript import NoteRecord, ResponseRecord, ResultRecord, Stop, TextBlock, problems
-from supervisor.store.faults import PassingReader
+from supervisor.store.faults import PassingStore
 from tests.supervisor.promises.world import agent, check, ops, quiet, texts, watched
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ async def test_trn_1_a_turn_answers_the_durable_conversation(world: World, autoj
 async def test_trn_1_catching_up_costs_what_is_new(memory: World, autojump_clock: MockClock) -> None:
     """However long the conversation, a turn reads no record again and commits only its own."""
     reads: list[int] = []
-    original = PassingReader.read_records
+    original = PassingStore.read_records
 
-    async def counted(self: PassingReader, *args: object, **kwargs: object) -> object:
+    async def counted(self: PassingStore, *args: object, **kwargs: object) -> object:
         found = await original(self, *args, **kwargs)  # type: ignore[arg-type]  # as they came
         reads.append(len(found))
         return found

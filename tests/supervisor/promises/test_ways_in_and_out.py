@@ -15,7 +15,7 @@ from actors.messages import ReceiptState
 from actors.models.script import hang
 from actors.transcript import ResultRecord
 from supervisor import open_supervisor
-from supervisor.store.faults import PassingReader
+from supervisor.store.faults import PassingStore
 from supervisor.store.memory import open_memory_store
 from tests.supervisor.promises.world import Spy, agent, has, quiet, said, started, texts
 
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
     from trio.testing import MockClock
 
     from actors import Agent
-    from actors.changes import ChangeSet, Values
-    from actors.ids import TreeId
+    from actors.changes import ChangeSet
     from actors.ports import ModelRequest
     from supervisor import AgentRef
-    from supervisor.store.base import Store, StoreStatistics, Then
-    from supervisor.store.crossing import Crossing, Published
-    from supervisor.store.leases import Holder
+    from supervisor.store.base import Store
     from tests.supervisor.promises.world import World
 
 
@@ -174,7 +171,7 @@ async def test_child_2_starts_of_one_key_at_once_are_one_agent(world: World) -> 
         assert len(await sup.tree()) == 1
 
 
-class Late(PassingReader):
+class Late(PassingStore):
     """A store whose first look for a key comes before another process has written it."""
 
     def __init__(self, store: Store) -> None:
@@ -184,27 +181,6 @@ class Late(PassingReader):
     async def find_key(self, parent: str, key: str) -> AgentId | None:
         self.looked += 1
         return None if self.looked == 1 else await self._store.find_key(parent, key)
-
-    async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
-        return await self._store.commit(change_set, then)
-
-    def new_holder(self) -> Holder:
-        return self._store.new_holder()
-
-    async def own(self, tree: TreeId, holder: Holder) -> int:
-        return await self._store.own(tree, holder)
-
-    async def renew(self, holder: Holder) -> dict[TreeId, int]:
-        return await self._store.renew(holder)
-
-    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
-        return await self._store.cross(holder, waits)
-
-    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
-        await self._store.release(holder, trees)
-
-    def statistics(self) -> StoreStatistics:
-        return self._store.statistics()
 
 
 async def test_child_2_a_key_that_another_process_used_meanwhile_is_its_agent(world: World) -> None:

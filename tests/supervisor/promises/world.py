@@ -17,7 +17,7 @@ from actors.messages import ReceiptState
 from actors.transcript import MessageRecord, ResponseRecord, ResultRecord, entered, problems
 from supervisor import AgentRef, Supervisor, open_supervisor
 from supervisor.store.base import Store, Then
-from supervisor.store.faults import PassingReader
+from supervisor.store.faults import PassingStore
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
 from supervisor.stores import check_store_file
@@ -27,12 +27,9 @@ if TYPE_CHECKING:
 
     from actors import Event
     from actors.changes import AgentRow, ChangeSet, Values
-    from actors.ids import TreeId
     from actors.transcript import Record
     from actors.watching import Subscription
-    from supervisor.store.base import Reader, StoreStatistics
-    from supervisor.store.crossing import Crossing, Published
-    from supervisor.store.leases import Holder
+    from supervisor.store.base import Reader
 
 EVERY_STATE: Final = tuple(state for state in ReceiptState if state not in (ReceiptState.PENDING, ReceiptState.REFUSED))
 
@@ -41,7 +38,7 @@ async def _nothing(_: ChangeSet) -> None:
     """What a spy does unless it is told otherwise."""
 
 
-class Spy(PassingReader):
+class Spy(PassingStore):
     """A store that lists the change sets of another, and lets a test stand between.
 
     Attributes:
@@ -72,24 +69,6 @@ class Spy(PassingReader):
         if then is not None:
             then(values)
         return values
-
-    def new_holder(self) -> Holder:
-        return self._store.new_holder()
-
-    async def own(self, tree: TreeId, holder: Holder) -> int:
-        return await self._store.own(tree, holder)
-
-    async def renew(self, holder: Holder) -> dict[TreeId, int]:
-        return await self._store.renew(holder)
-
-    async def cross(self, holder: Holder, waits: tuple[Crossing, ...]) -> tuple[Published, ...]:
-        return await self._store.cross(holder, waits)
-
-    async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
-        await self._store.release(holder, trees)
-
-    def statistics(self) -> StoreStatistics:
-        return self._store.statistics()
 
     def with_op(self, kind: type) -> list[ChangeSet]:
         """The sets that hold an operation of a kind."""
