@@ -5,12 +5,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import trio
 
-from actors.errors import CallboardError, UnknownPath
+from actors.errors import AgentClosed, CallboardError, UnknownPath
 from supervisor import open_supervisor
 from supervisor.store.sqlite import open_sqlite_store
 from tests.processes.driver import Driver
@@ -95,7 +96,8 @@ async def _owed(world: World, sup: Supervisor) -> list[Any]:
         )
         held = {row[0] for row in holding}
         for agent in held.union(row.agent for row in await sup.tree() if row.suspended == "paused"):
-            await (await sup.find(agent)).wake()
+            with suppress(AgentClosed):  # it was closed while it was paused
+                await (await sup.find(agent)).wake()
         for (tree,) in trees:
             try:
                 await sup.find(tree)
