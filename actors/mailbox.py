@@ -67,8 +67,7 @@ class Mailbox:
 
     Attributes:
         held: messages that an abort holds. mortal: those that have a time to live.
-        next_seq: the one that is told next, where that is known.
-        gap: the store has a message that nobody told of; it must be read.
+        next_seq: the one that is told next.
 
     Invariants:
         MAIL-1 each lane is sorted by seq. MAIL-2 every message in it is queued or held; control is never held.
@@ -77,36 +76,52 @@ class Mailbox:
         MAIL-4 a message that has expired is chosen by no request, and asks for no turn, while its death is written.
     """
 
-    __slots__ = ("_lanes", "gap", "held", "mortal", "next_seq")
+    __slots__ = ("_ahead", "_lanes", "held", "mortal", "next_seq")
 
     def __init__(self, waiting: Iterable[Queued] = ()) -> None:
         self._lanes: dict[Lane, list[Queued]] = {Lane.CONTROL: [], Lane.STEER: [], Lane.SEND: []}
         self.held: set[MessageId] = set()
         self.mortal = Mortal()
-        self.next_seq: int | None = None
-        self.gap = False
-        self.reload(waiting, None)
+        self.next_seq = 1
+        self._ahead: set[int] = set()
+        known = tuple(waiting)
+        self.reload(known, max((queued.seq for queued in known), default=0) + 1)
 
-    def reload(self, waiting: Iterable[Queued], next_seq: int | None) -> None:
-        """Take the store's word for everything. `next_seq`: of this mailbox when the read of it began."""
+    @property
+    def gap(self) -> bool:
+        """Whether the store has a message that nobody told of, and that must be read."""
+        return bool(self._ahead)
+
+    def reload(self, waiting: Iterable[Queued], next_seq: int) -> tuple[Queued, ...]:
+        """Take the store's word for everything.
+
+        Args:
+            waiting: its messages that wait, in order.
+            next_seq: the one that it gives next.
+
+        Returns:
+            Those of them that nobody told of here: other processes sent them.
+        """
+        told, ahead = self.next_seq, self._ahead
         self.held.clear()
         self.mortal = Mortal()
         for lane in self._lanes.values():
             lane.clear()
-        known = 0
+        unknown: list[Queued] = []
         for queued in waiting:
             self._place(queued)
-            known = max(known, queued.seq)
-        self.next_seq = max(next_seq or 1, known + 1) if known else next_seq
-        self.gap = False
+            if queued.seq >= told and queued.seq not in ahead:
+                unknown.append(queued)
+        self.next_seq, self._ahead = next_seq, set()
+        return tuple(unknown)
 
     def add(self, queued: Queued) -> None:
         """Take a message that was accepted; one that is not the next shows that one is missing (MAIL-3)."""
         seq, wanted = queued.seq, self.next_seq
-        if wanted is not None and seq < wanted:
+        if seq < wanted:
             return  # it was read from the store before its commit was told here
-        if wanted is not None and seq > wanted:
-            self.gap = True
+        if seq > wanted:
+            self._ahead.add(seq)
             if queued.envelope.lane is Lane.CONTROL:
                 self._place(queued)
             return

@@ -17,7 +17,7 @@ import trio
 
 from actors.actor import Actor
 from actors.agent import Agent, closure
-from actors.changes import AgentRow, Bump, ChangeSet, Move
+from actors.changes import AgentRow, Bump, ChangeSet, Enqueue, Move
 from actors.errors import CallboardError, Fenced, InDoubt, SpecMissing, StoreError, UnknownPath
 from actors.evolve import evolve
 from actors.frames import Frames
@@ -82,11 +82,14 @@ class Kernel:
     make_actor: Callable[[Agent, AgentRow], Actor] = attrs.field(init=False)
     adopted: Callable[[Actor], None] = attrs.field(init=False)
     """Called with each agent that was read in, once it is here."""
+    foreign: Callable[[Queued], None] = attrs.field(init=False)
+    """Called with each message that another process sent to an agent in memory, once it is in its mailbox."""
     lost: Callable[[TreeId], None] = attrs.field(init=False)
     """Called with a tree that turned out to be another's."""
     wall: Callable[[], float] = time.time
     """The time of day in Unix seconds, for what must outlive this process; nothing is ordered by it."""
     _made: int = attrs.field(default=0, init=False)
+    _sending: set[MessageId] = attrs.field(factory=set, init=False)
     _reading: dict[AgentId, trio.Event] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -133,6 +136,8 @@ class Kernel:
             StoreError, MailboxError, UnknownPath: nothing was written. InDoubt: even the store does not know.
         """
         epoch = self.ownership.epoch(tree) if fenced else None
+        sent = [operation.envelope.id for operation in operations if isinstance(operation, Enqueue)]
+        self._sending.update(sent)
 
         def then(values: Values) -> None:  # in the order of commits, or memory would end in another state
             if first is not None:
@@ -149,6 +154,8 @@ class Kernel:
             values = await settled(self.store, operations, self._waiting(operations), doubt, self.mirror.doubted)
             then(values)
             return values
+        finally:
+            self._sending.difference_update(sent)
 
     def _waiting(self, operations: tuple[Operation, ...]) -> dict[AgentId, tuple[MessageId, ...]]:
         """What waits for the agents whose mailboxes are moved."""
@@ -180,16 +187,14 @@ class Kernel:
         actor = self.actors.get(agent)
         with suppress(StoreError):  # a turn, or a restart, reads it again
             if actor is not None:
-                owed, _ = actor.owes, await self._reload(actor)
+                owed = actor.owes
+                await self._reload(actor)
                 actor.wake()
                 if owed:  # perhaps not any more: then who waits for its idleness hears of it
                     actor.eased()
 
-    async def discover(self, agent: AgentId) -> tuple[Queued, ...]:
+    async def discover(self, agent: AgentId) -> None:
         """Another process wrote to an agent of ours: take what is new, as if it had been sent here (ACC-8).
-
-        Returns:
-            The messages that are new to an agent in memory.
 
         Raises:
             StoreError: it could not be read.
@@ -197,14 +202,9 @@ class Kernel:
         actor = self.actors.get(agent)
         if actor is None:
             self.mirror.bring(agent)
-            return ()
-        before = actor.mailbox.next_seq or 0
-        stored = await self._reload(actor)
-        found = tuple([queued for queued in stored.queued if queued.seq >= before])
-        for queued in found:
-            self.mirror.discovered(actor, queued)
+            return
+        await self._reload(actor)
         actor.wake()
-        return found
 
     async def refresh(self, actor: Actor) -> None:
         """Take an agent's row, calls and waiting messages from the store, behind a commit that failed ambiguously."""
@@ -214,15 +214,22 @@ class Kernel:
             self.replies.claimed(stored.row.open.consumed, turn_id(actor.path, stored.row.open.number))
 
     async def _reload(self, actor: Actor) -> StoredAgent:
-        """Read an agent anew, and take its intake and its messages from what is read and what was told meanwhile."""
-        next_seq = actor.mailbox.next_seq
+        """Read an agent anew, and take its intake and its messages from what is read and what was told meanwhile.
+
+        What another process sent does then what it would do if sent here; what is on its way from here does it when its
+        commit is told.
+        """
         with self.mirror.reading(actor.path) as catch_up:
             stored = await self.patience.through(lambda: self.store.load_agent(actor.path))
             assert stored is not None, "an agent with an actor is in the store"
-            actor.mailbox.reload(stored.queued, max(next_seq or 1, stored.seq + 1))
+            found = actor.mailbox.reload(stored.queued, stored.seq + 1)
             actor.intake, actor.behind = stored.intake, False
             catch_up(actor)
         self.mirror.mortal(actor)
+        for queued in found:
+            if queued.envelope.id not in self._sending:
+                self.mirror.discovered(actor, queued)
+                self.foreign(queued)
         return stored
 
     # -- agents ----------------------------------------------------------------------------------------------------
@@ -313,7 +320,6 @@ class Kernel:
     def settle_in_new(self, row: AgentRow, spec: Agent) -> Actor:
         """The actor of an agent that is about to be committed; its task arrives with the commit."""
         actor = self.make_actor(spec, row)
-        actor.mailbox.next_seq = 1
         self.actors[row.agent] = actor
         return actor
 

@@ -23,6 +23,7 @@ from .waits import describe
 
 if TYPE_CHECKING:
     from actors.ids import TreeId
+    from actors.messages import Queued
     from actors.waiting import Wait
 
     from .parts import Parts
@@ -55,7 +56,7 @@ class Peers:
 
     def start(self) -> None:
         """Begin to look, where another process can reach the store at all."""
-        self._parts.kernel.lost = self.lose
+        self._parts.kernel.lost, self._parts.kernel.foreign = self.lose, self._came
         lease_s = self._parts.kernel.ownership.holder.lease_s
         if lease_s is not None:
             self._parts.actors_nursery.start_soon(self._main, lease_s)
@@ -126,16 +127,21 @@ class Peers:
         self._version = version
         self._read, agents = await kernel.store.news(self._read)
         for agent in agents:
-            if tree_of(agent) not in kernel.ownership.epochs:
-                continue
-            for queued in await kernel.discover(agent):
-                if queued.envelope.purpose is Purpose.ABORT:  # ABT-5: with all that its turn waits for
-                    self._parts.actors_nursery.start_soon(self._abort, agent, queued.envelope.reason or "aborted")
+            if tree_of(agent) in kernel.ownership.epochs:
+                await kernel.discover(agent)
         return True
 
-    async def _abort(self, agent: AgentId, reason: str) -> None:
+    def _came(self, queued: Queued) -> None:
+        """An abort from elsewhere takes all that the turn waits for, as one from here does (ABT-5)."""
+        envelope = queued.envelope
+        if envelope.purpose is Purpose.ABORT:
+            above, *below = self._parts.stopping.waited_for(envelope.to)
+            reason = envelope.reason or "aborted"
+            self._parts.actors_nursery.start_soon(self._abort, tuple(below), reason, above)
+
+    async def _abort(self, below: tuple[AgentId, ...], reason: str, whose: AgentId) -> None:
         with suppress(CallboardError):  # what was ordered is carried out all the same; its children go on
-            await self._parts.stopping.abort(agent, reason, subtree=False)
+            await self._parts.stopping.abort_those(below, reason, whose)
 
     # -- what they wait for ----------------------------------------------------------------------------------------
 
@@ -147,16 +153,18 @@ class Peers:
         outward = any(tree_of(target) not in owned for wait in waits for target in wait.targets)
         if not (outward or self._waits or wrote):
             return
-        numbers = {wait: self._waits.get(wait) or next(self._numbers) for wait in waits} if outward or wrote else {}
-        published = await kernel.store.cross(kernel.ownership.holder, tuple(map(_crossing, numbers, numbers.values())))
-        mine = kernel.ownership.holder.id
-        others = any(one.holder != mine for one in published)
-        if not outward and not others and numbers:  # nobody else waits: it was shown to nobody
+        holder = kernel.ownership.holder
+        if not outward and not self._waits and not await kernel.store.cross(holder, ()):
+            return  # nobody waits across: to have asked wrote nothing, or two processes would wake each other for ever
+        numbers = {wait: self._waits.get(wait) or next(self._numbers) for wait in waits}
+        published = await kernel.store.cross(holder, tuple(map(_crossing, numbers, numbers.values())))
+        others = any(one.holder != holder.id for one in published)
+        if not outward and not others:
             numbers = {}
-            await kernel.store.cross(kernel.ownership.holder, ())
+            await kernel.store.cross(holder, ())
         self._waits = numbers
         ring = hopeless(published) if others else ()
-        if ring and ring[0].holder == mine:
+        if ring and ring[0].holder == holder.id:
             labels = tuple([one.wait.label for one in ring])
             shown = " waits for ".join((*labels, ring[0].wait.waiter))
             error = WaitCycle(

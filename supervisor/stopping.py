@@ -130,9 +130,13 @@ class Stopping:
 
         Durable: the abort, on return.
         """
-        await self._abort(lambda: self.below(path) if subtree else self._waited_for(path), reason, path)
+        await self._abort(lambda: self.below(path) if subtree else self.waited_for(path), reason, path)
 
-    def _waited_for(self, path: AgentId) -> tuple[AgentId, ...]:
+    async def abort_those(self, targets: tuple[AgentId, ...], reason: str, whose: AgentId) -> None:
+        """End the turns of agents that the turn of one had waited for, whose own abort is ordered already (ABT-5)."""
+        await self._abort(lambda: targets, reason, whose)
+
+    def waited_for(self, path: AgentId) -> tuple[AgentId, ...]:
         """An agent and the descendants that its turn waits for, all the way down (ABT-5)."""
         found: dict[AgentId, None] = {}
         todo, graph = [path], self._parts.graph

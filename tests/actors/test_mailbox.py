@@ -127,14 +127,14 @@ def test_a_mailbox_shows_its_counts() -> None:
 def test_mail_3_a_message_told_behind_a_gap_does_not_enter_before_the_store_was_read() -> None:
     """Seqs have no gap: what nobody told of is in the store, and enters first; control overtakes."""
     box = Mailbox()
-    box.next_seq = 1
     box.add(message("b", seq=2))
     assert [box.gap] == [True]
     box.add(control("x", 3))
     assert ids(box.waiting) == []
     assert ids(box.control) == ["x"]
     assert not box.wants_turn
-    box.reload([message("a", seq=1), message("b", seq=2), control("x", 3)], box.next_seq)
+    found = box.reload([message("a", seq=1), message("b", seq=2), control("x", 3)], 4)
+    assert ids(found) == ["a"], "the one that nobody told of"
     assert [box.gap] == [False]
     assert ids(box.waiting) == ["a", "b"]
     assert ids(box.control) == ["x"]
@@ -146,18 +146,25 @@ def test_mail_3_a_message_told_behind_a_gap_does_not_enter_before_the_store_was_
 
 
 def test_mail_3_what_the_missing_one_became_does_not_matter() -> None:
-    """It was withdrawn before the store was read: what is told next shows the gap once more, and then none."""
+    """It was withdrawn before the store was read: that is known from the store's count, and there is no gap again."""
     box = Mailbox()
-    box.next_seq = 1
     box.add(message("b", seq=2))
-    box.reload([], 1)
+    assert [box.gap] == [True]
+    assert box.reload([], 3) == ()
     assert [box.gap] == [False]
     box.add(message("c", seq=3))
-    assert [box.gap] == [True]
-    box.reload([message("c", seq=3)], 1)
-    box.add(message("d", seq=4))
     assert [box.gap] == [False]
-    assert ids(box.waiting) == ["c", "d"]
+    assert ids(box.waiting) == ["c"]
+
+
+def test_mail_3_a_mailbox_that_was_read_empty_shows_the_first_gap() -> None:
+    """What the store had accepted before counts: the next that is told is not taken for the first."""
+    box = Mailbox()
+    box.reload([], 5)
+    box.add(message("b", seq=6))
+    assert [box.gap, ids(box.waiting)] == [True, []]
+    assert ids(box.reload([message("a", seq=5), message("b", seq=6)], 7)) == ["a"]
+    assert ids(box.waiting) == ["a", "b"]
 
 
 def test_a_message_that_was_read_is_not_taken_twice() -> None:
@@ -173,13 +180,11 @@ def test_a_message_that_was_read_is_not_taken_twice() -> None:
 def test_a_mailbox_read_anew_has_what_the_store_has() -> None:
     """States and times to live included; what is told again of the time of the read changes nothing more."""
     box = Mailbox()
-    box.next_seq = 1
     for seq, name in enumerate("abc", 1):
         box.add(message(name, seq=seq, expires_ms=seq))
     box.hold([MessageId("a"), MessageId("c")])
-    began = box.next_seq
     box.add(steer("d", 4))
-    box.reload([message("b", seq=2), Queued(3, message("c").envelope, ReceiptState.HELD)], began)
+    box.reload([message("b", seq=2), Queued(3, message("c").envelope, ReceiptState.HELD)], 4)
     assert ids(box.waiting) == ["b", "c"]
     box.add(steer("d", 4))
     box.add(message("c", seq=3))
@@ -211,7 +216,6 @@ def test_a_mailbox_is_its_messages_sorted(
 ) -> None:
     """Against a dictionary that is sorted at every question."""
     box = Mailbox()
-    box.next_seq = 1
     told: dict[int, Queued] = {}
     gone: set[int] = set()
     held: set[str] = set()

@@ -166,8 +166,9 @@ MUTANTS = (
     Mutant("MAIL-1 lane not sorted", MAILBOX, "lane.insert(index, queued)", "lane.append(queued)"),
     Mutant("MAIL-3 a gap is not seen", MAILBOX, "wanted is not None and seq > wanted", "False"),
     Mutant("MAIL-3 told again enters twice", MAILBOX, "wanted is not None and seq < wanted", "False"),
-    Mutant("MAIL-3 read anew loses", MAILBOX, "max(next_seq or 1, known + 1) if known else next_seq", "self.next_seq"),
-    Mutant("MAIL-3 read anew still has a gap", MAILBOX, "else next_seq\n        self.gap = False\n", "else next_seq\n"),
+    Mutant("MAIL-3 read anew loses", MAILBOX, "self.next_seq, self._ahead = next_seq, set()", "self._ahead = set()"),
+    Mutant("MAIL-3 read anew still has a gap", MAILBOX, "= next_seq, set()", "= next_seq, ahead"),
+    Mutant("MAIL-3 what was told is told again", MAILBOX, " and queued.seq not in ahead", ""),
     Mutant("read anew keeps holds", MAILBOX, "        self.held.clear()\n", ""),
     Mutant(
         "ABT-4 held message asks for a turn",

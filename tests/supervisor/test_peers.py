@@ -76,6 +76,13 @@ def agent(**more: Any) -> Agent:
     return Agent("a", "Answer.", **more)
 
 
+@tool
+async def wait_long() -> str:
+    """Wait."""
+    await trio.sleep(1_000)
+    return "waited"
+
+
 async def test_sup_6_a_message_of_another_process_is_answered_by_the_owner(
     shared: Shared, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -110,6 +117,62 @@ async def test_acc_4_a_message_of_another_process_is_not_overtaken(
         assert said == ["go", "first", "second"]
 
 
+async def test_abt_2_an_abort_from_elsewhere_cuts_also_where_another_message_showed_the_gap(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The order is in the store, and a send from here makes the mailbox be read before the look that would find it."""
+    spec = agent(tools=[wait_long])
+    async with shared.open({"a": [call("wait_long"), "after"]}, spec) as owner, shared.open({}, spec) as other:
+        mine = await owner.start(spec, "go")
+        await trio.sleep(1)
+        theirs = await other.find("a")
+        began = trio.current_time()
+        await theirs.abort("enough")
+        receipt = await mine.send("behind it")
+        await mine.wait_aborted()
+        assert trio.current_time() - began < 1
+        assert (await receipt.wait_report()).text == "after"
+
+
+async def test_abt_5_an_abort_from_elsewhere_takes_the_child_that_is_waited_for(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """With the turn ends what it waits for; what came behind the order is no part of it, and is answered (ABT-4)."""
+    parent = Agent("p", "Wait.", children=[agent(tools=[wait_long])])
+    script = {"p": [call("a", task="x"), "behind"], "a": [call("wait_long"), "never"]}
+    async with shared.open(script, parent) as owner, shared.open({}, parent) as other:
+        mine = await owner.start(parent, "go")
+        await trio.sleep(1)
+        began = trio.current_time()
+        await (await other.find("p")).abort("enough")
+        await mine.wait_aborted()
+        child = await owner.find("p/a")
+        assert (await child.wait_report()).status == "aborted"
+        assert (await mine.ask("and now?")).text == "behind"
+        assert trio.current_time() - began < 1
+
+
+async def test_sup_6_processes_that_wait_only_at_home_do_not_write_for_it(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What one writes makes the other look, and a look writes nothing: they do not wake each other for ever (REE-5)."""
+    parent = Agent("p", "Wait.", children=[agent(tools=[wait_long])])
+    script = {"p": [call("a", task="x"), "ok"], "a": [call("wait_long"), "ok"]}
+    async with shared.open(script, parent) as one, shared.open(dict(script), parent) as two:
+        for sup in (one, two):
+            await sup.start(parent, "go")
+        await trio.sleep(3)
+        ownership = one._parts.kernel.ownership
+        renewed, ownership.renew = ownership.renew, _nothing  # type: ignore[method-assign]  # a lease is written, too
+        two._parts.kernel.ownership.renew = _nothing  # type: ignore[method-assign]
+        await trio.sleep(1)
+        async with shared.store() as third:
+            before = await third.version()
+            await trio.sleep(4)
+            assert await third.version() == before
+        ownership.renew = renewed  # type: ignore[method-assign]
+
+
 async def test_sup_6_a_keyed_run_of_two_processes_is_one_run(
     shared: Shared, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -119,13 +182,6 @@ async def test_sup_6_a_keyed_run_of_two_processes_is_one_run(
         ref = await owner.start(spec, "go", key="k")
         assert (await other.run(spec, "go", key="k")).text == "one"
         assert (await ref.wait_report()).text == "one"
-
-
-@tool
-async def wait_long() -> str:
-    """Wait."""
-    await trio.sleep(1_000)
-    return "waited"
 
 
 async def test_sup_6_orders_reach_the_owner(shared: Shared, autojump_clock: trio.testing.MockClock) -> None:
