@@ -9,29 +9,19 @@ Exit code 1 where one survives or its place is gone. It takes minutes; CI leaves
 
 from __future__ import annotations
 
-import argparse
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tests.mutants.copies import parser, try_all
+from tests.mutants.place import Mutant
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 COPIED: Final = ("actors", "supervisor", "tests/life", "tests/supervisor/promises")
 TIMEOUT_S: Final = 240
-
-
-class Mutant(NamedTuple):
-    """A change of one place in a file, and what it breaks."""
-
-    breaks: str
-    file: str
-    old: str
-    new: str
-
 
 MUTANTS: Final = (
     Mutant(
@@ -55,8 +45,8 @@ MUTANTS: Final = (
     Mutant(
         "TOL-3 once runs again",
         "actors/batch.py",
-        "frozenset({Effect.ONCE, Effect.STORE})",
-        "frozenset({Effect.STORE})",
+        "if call.tool is None or call.tool.effect is Effect.ONCE:",
+        "if call.tool is None:",
     ),
     Mutant("TOL-3 unknown is forgotten", "actors/batching.py", " and not _unknown(call)", ""),
     Mutant("TOL-3 effect before record", "actors/turn.py", "(*commit, *rows_of(state, state.calls))", "commit"),
@@ -104,8 +94,8 @@ MUTANTS: Final = (
     Mutant(
         "CLS-1 a turn begins in a close",
         "supervisor/closing.py",
-        "            while self._parts.kernel.actors[path].active:\n",
-        "            while False:\n",
+        '            Require(AgentRow, (path,), "open", None),\n',
+        "",
     ),
     Mutant(
         "CLS-1 a close dies of an order",
@@ -142,13 +132,8 @@ MUTANTS: Final = (
 )
 
 
-def tried(where: Path, mutant: Mutant, seeds: int) -> tuple[str, str]:
-    """Break one place, live, mend it. Returns what became of it, and what was seen first."""
-    path = where / mutant.file
-    text = path.read_text("utf-8")
-    if text.count(mutant.old) != 1:
-        return f"GONE: its place is there {text.count(mutant.old)} times", ""
-    path.write_text(text.replace(mutant.old, mutant.new), "utf-8")
+def tried(where: Path, seeds: int) -> tuple[str, str]:
+    """Live in a copy that is broken. Returns what became of it, and what was seen first."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "tests.life", "--seeds", f"0:{seeds}", "--stop", "--seconds", str(TIMEOUT_S)],
@@ -157,36 +142,19 @@ def tried(where: Path, mutant: Mutant, seeds: int) -> tuple[str, str]:
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return "found: it does not end", ""
-    finally:
-        path.write_text(text, "utf-8")
     found = re.search(r"seed (\d+) BROKE.*\n\s*(.*)", done.stdout)
     if found is not None:
         return f"found at seed {found[1]}", found[2][:60]
     lived = re.search(r"^(\d+) seeds, ", done.stdout, re.MULTILINE)
-    return (
-        (f"SURVIVED {lived[1]} seeds", "") if lived else ("found: nothing runs", done.stderr[-60:].replace("\n", " "))
-    )
+    return (f"SURVIVED {lived[1]} seeds", "") if lived else ("nothing runs", done.stderr[-60:].replace("\n", " "))
 
 
 def main(arguments: list[str]) -> int:
     """Try the chosen ones; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=400)
-    parser.add_argument("words", nargs="*")
-    options = parser.parse_args(arguments)
-    chosen = [one for one in MUTANTS if not options.words or any(word in one.breaks for word in options.words)]
-    left = 0
-    with tempfile.TemporaryDirectory() as folder:
-        where = Path(folder)
-        for name in COPIED:
-            shutil.copytree(ROOT / name, where / name)
-        for mutant in chosen:
-            begun = time.monotonic()
-            became, seen = tried(where, mutant, options.seeds)
-            left += not became.startswith("found")
-            print(f"{mutant.breaks:<45} {became:<22} {time.monotonic() - begun:5.0f} s  {seen}", flush=True)
-    print(f"{len(chosen) - left} of {len(chosen)} found")
-    return 1 if left else 0
+    made = parser(__doc__)
+    made.add_argument("--seeds", type=int, default=400)
+    options = made.parse_args(arguments)
+    return try_all(MUTANTS, options.words, COPIED, lambda where: tried(where, options.seeds))
 
 
 if __name__ == "__main__":

@@ -9,28 +9,20 @@ Exit code 1 where one survives or its place is gone. It takes minutes; CI leaves
 
 from __future__ import annotations
 
-import argparse
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+from tests.mutants.copies import parser, try_all
+from tests.mutants.place import Mutant
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
 COPIED: Final = ("actors", "supervisor", "tests/processes")
-
-
-class Mutant(NamedTuple):
-    """A change of one place in a file, and what it breaks."""
-
-    breaks: str
-    file: str
-    old: str
-    new: str
-
 
 MUTANTS: Final = (
     Mutant(
@@ -85,51 +77,30 @@ MUTANTS: Final = (
 )
 
 
-def tried(where: Path, mutant: Mutant, options: argparse.Namespace) -> tuple[str, str]:
-    """Break one place, run, mend it. Returns what became of it, and what was seen first."""
-    path = where / mutant.file
-    text = path.read_text("utf-8")
-    if text.count(mutant.old) != 1:
-        return f"GONE: its place is there {text.count(mutant.old)} times", ""
-    path.write_text(text.replace(mutant.old, mutant.new), "utf-8")
-    try:
-        for number in range(options.slices):
-            done = subprocess.run(
-                [sys.executable, "-m", "tests.processes", "--seconds", str(options.seconds), "--seed", f"m{number}"],
-                cwd=where, env={"PYTHONPATH": str(where), "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True,
-                text=True, check=False,
-            )  # fmt: skip
-            found = re.search(r"BROKE (\d+).*store and log: (\S+)\)\n\s*(.*)", done.stdout)
-            if found is not None:
-                shutil.rmtree(found[2])
-                return f"found in store {number + 1}, {found[1]} violations", found[3][:90]
-            if done.returncode:
-                return "found: nothing runs", done.stderr[-90:].replace("\n", " ")
-    finally:
-        path.write_text(text, "utf-8")
+def tried(where: Path, options: argparse.Namespace) -> tuple[str, str]:
+    """Run in a copy that is broken. Returns what became of it, and what was seen first."""
+    for number in range(options.slices):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.processes", "--seconds", str(options.seconds), "--seed", f"m{number}"],
+            cwd=where, env={"PYTHONPATH": str(where), "PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True,
+            text=True, check=False,
+        )  # fmt: skip
+        found = re.search(r"BROKE (\d+).*store and log: (\S+)\)\n\s*(.*)", done.stdout)
+        if found is not None:
+            shutil.rmtree(found[2])
+            return f"found in store {number + 1}, {found[1]} violations", found[3][:90]
+        if done.returncode:
+            return "nothing runs", done.stderr[-90:].replace("\n", " ")
     return f"SURVIVED {options.slices} stores", ""
 
 
 def main(arguments: list[str]) -> int:
     """Try the chosen ones; the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--slices", type=int, default=4)
-    parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("words", nargs="*")
-    options = parser.parse_args(arguments)
-    chosen = [one for one in MUTANTS if not options.words or any(word in one.breaks for word in options.words)]
-    left = 0
-    with tempfile.TemporaryDirectory() as folder:
-        where = Path(folder)
-        for name in COPIED:
-            shutil.copytree(ROOT / name, where / name)
-        for mutant in chosen:
-            begun = time.monotonic()
-            became, seen = tried(where, mutant, options)
-            left += not became.startswith("found")
-            print(f"{mutant.breaks:<40} {became:<36} {time.monotonic() - begun:5.0f} s  {seen}", flush=True)
-    print(f"{len(chosen) - left} of {len(chosen)} found")
-    return 1 if left else 0
+    made = parser(__doc__)
+    made.add_argument("--slices", type=int, default=4)
+    made.add_argument("--seconds", type=float, default=15.0)
+    options = made.parse_args(arguments)
+    return try_all(MUTANTS, options.words, COPIED, lambda where: tried(where, options))
 
 
 if __name__ == "__main__":
