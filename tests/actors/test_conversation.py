@@ -270,3 +270,17 @@ def test_a_summary_is_believed_as_the_least_of_what_it_was_made_from(trusts: lis
     again = summary_for(conversation, 0.0, owed=False)
     assert again is not None
     assert again.trust is least
+
+
+def test_con_4_core_what_is_taken_back_stands_nowhere_also_before_the_summary() -> None:
+    """A pinned message that is taken back makes room for no other: what the next compaction keeps is what stands."""
+    stored: list[Record] = [said("old", name="a", pinned=True), answer("x" * 90), said("more", name="b"), answer("y")]
+    conversation = Conversation(stored)
+    conversation.extend([SummaryRecord(TURN, "short", 2, (0,))])
+    conversation.extend([NoteRecord(TURN, "failure", "given up", (MessageId("a"),))])
+    assert [*entered([*stored, NoteRecord(TURN, "failure", "given up", (MessageId("a"),))])] == ["b"]
+    kept = [record for record in conversation.window() if not isinstance(record, SummaryRecord)]
+    assert said("more", name="b") in kept
+    again = SummaryRecord(TURN, "shorter", 2, ())
+    conversation.extend([again])
+    assert [*conversation.window()] == [again, *kept]

@@ -172,8 +172,10 @@ def test_a_commit_that_fails_while_a_hook_looks_at_a_response_is_no_claim() -> N
 
 def prepared(*mail: Queued) -> Drive:
     """A turn whose `prepare` hook has chosen a request for this mail, and which was let in for it."""
-    drive = Drive(spec(Point.PREPARE))
+    drive = Drive(spec(Point.PREPARE, Point.BEFORE_REQUEST))
     drive.begin(*mail)
+    drive.give(HookReturned(0.0))
+    assert drive.last(CallHook).point is Point.BEFORE_REQUEST
     drive.give(HookReturned(0.0))
     drive.admit()
     return drive
@@ -191,6 +193,7 @@ def test_trn_1_core_the_hooks_that_choose_see_all_that_the_commit_will_add() -> 
         -len(coming) :
     ]
     drive.give(HookReturned(0.0))
+    drive.give(HookReturned(0.0))  # before the next request
     drive.admit()
     drive.look(steer("s"))
     assert drive.made.records == coming

@@ -165,6 +165,8 @@ def test_rec_1_core_a_report_after_a_restart_lists_the_calls_of_its_turn() -> No
     found = so_far(Conversation([before, many, *results, answer]), TURN)
     assert [call for call, _, _ in found["done"]] == [f"lead:t1.1.{n}" for n in range(5, CALLS_LISTED + 5)]
     assert found["unfit"] == (("{}", "no y"),)
+    few = so_far(Conversation([response("look"), before, response("look"), result(0)]), TURN)
+    assert [call for call, _, _ in few["done"]] == ["lead:t1.1.0"], "few enough that nothing is cut off"
 
 
 def test_trn_7_core_only_answers_that_were_asked_for_again_count_as_attempts() -> None:
