@@ -181,11 +181,6 @@ class Mailbox:
         return sum(queued.envelope.id not in idle for lane in _LANES for queued in self._lanes[lane])
 
     @property
-    def control(self) -> tuple[Queued, ...]:
-        """What waits in the control lane."""
-        return tuple(self._lanes[Lane.CONTROL])
-
-    @property
     def orders(self) -> tuple[Queued, ...]:
         """What the control lane holds but for decisions: what must be obeyed before any turn."""
         control = self._lanes[Lane.CONTROL]

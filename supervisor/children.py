@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
+from actors.changes import Bump
 from actors.errors import Aborted, Conflict, Unfinished, UsageError
 from actors.guarding import safely_told
-from actors.ids import AgentId, child_path, ordinal_of, tree_of
+from actors.ids import AgentId, TreeId, child_path, ordinal_of, tree_of
 from actors.messages import Status
 from actors.ref import AgentRef
 from actors.results import Given
@@ -193,8 +194,9 @@ class Children:
         """The next path of a name: a root's from the store's counter, a child's from the tree, which we own."""
         kernel = self._parts.kernel
         if not parent:
-            values = await kernel.store_counter(f"roots:{name}")
-            return child_path("", name, values)
+            (value,) = await kernel.commit(TreeId(""), (Bump(f"roots:{name}"),), fenced=False)
+            assert isinstance(value, int), "Bump returns the new value"
+            return child_path("", name, value)
         reserved = None if call is None else self._reserved.pop(call, None)
         if reserved is not None:
             return child_path(parent, name, reserved)

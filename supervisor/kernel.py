@@ -17,7 +17,7 @@ import trio
 
 from actors.actor import Actor
 from actors.agent import Agent, closure
-from actors.changes import AgentRow, Bump, ChangeSet, Enqueue, Move
+from actors.changes import AgentRow, ChangeSet, Enqueue, Move
 from actors.errors import CallboardError, Fenced, InDoubt, SpecMissing, StoreError, UnknownPath
 from actors.evolve import evolve
 from actors.frames import Frames
@@ -146,7 +146,7 @@ class Kernel:
 
         try:
             change_set = ChangeSet(tree, epoch, _timed(operations, self.wall))
-            return await self.patience.through(lambda: self.store.commit(change_set, then))
+            return await self.patience.through(self.store.commit, change_set, then)
         except Fenced:
             self.lost(tree)
             raise
@@ -165,13 +165,6 @@ class Kernel:
             for actor in found
             if actor is not None
         }
-
-    async def store_counter(self, name: str) -> int:
-        """The next value of a counter that all processes share, from 1."""
-        bump = ChangeSet(TreeId(""), None, (Bump(name),))
-        (value,) = await self.patience.through(lambda: self.store.commit(bump))
-        assert isinstance(value, int), "Bump returns the new value"
-        return value
 
     async def _bring(self, agent: AgentId) -> None:
         """Read an agent in and wake it; its message is in the store whatever happens here."""
@@ -220,7 +213,7 @@ class Kernel:
         commit is told.
         """
         with self.mirror.reading(actor.path) as catch_up:
-            stored = await self.patience.through(lambda: self.store.load_agent(actor.path))
+            stored = await self.patience.through(self.store.load_agent, actor.path)
             assert stored is not None, "an agent with an actor is in the store"
             found = actor.mailbox.reload(stored.queued, stored.seq + 1)
             actor.intake, actor.behind = stored.intake, False
@@ -269,7 +262,7 @@ class Kernel:
             await self._may_own(agent)
         epoch = await self.own(tree)
         with self.mirror.reading(agent) as catch_up:
-            stored = await self.patience.through(lambda: self.store.load_agent(agent))
+            stored = await self.patience.through(self.store.load_agent, agent)
             if self.ownership.epochs.get(tree) != epoch:  # lost while it was read, which is not how it is any more
                 return await self._read(agent, stand_in=stand_in)
             if stored is None:

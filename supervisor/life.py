@@ -63,7 +63,7 @@ class Life:
     async def conversation(self, actor: Actor) -> Conversation:
         """The agent's records that are in force; what a compaction replaced is not read (CMP-4)."""
         kernel = self._kernel
-        return await kernel.patience.through(lambda: read_conversation(kernel.store, actor.row))
+        return await kernel.patience.through(read_conversation, kernel.store, actor.row)
 
     async def refresh(self, actor: Actor) -> None:
         """Take row, calls and mailbox from the store anew."""

@@ -231,4 +231,4 @@ def _ids(value: Value) -> tuple[MessageId, ...]:
 
 
 def _aborts(actor: Actor) -> tuple[Queued, ...]:
-    return tuple(queued for queued in actor.mailbox.control if queued.envelope.purpose is Purpose.ABORT)
+    return tuple(queued for queued in actor.mailbox.orders if queued.envelope.purpose is Purpose.ABORT)

@@ -60,7 +60,7 @@ class Ownership:
         try:
             async with lock:
                 if tree not in self.epochs:
-                    epoch = await self._patience.through(lambda: self._store.own(tree, self.holder))
+                    epoch = await self._patience.through(self._store.own, tree, self.holder)
                     await self._opened(tree)
                     self.epochs[tree] = epoch
         finally:

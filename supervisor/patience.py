@@ -8,7 +8,7 @@ says: the agents are suspended, and the store owes their work.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, TypeVarTuple, final
 
 import trio
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 FIRST_S: Final = 0.05
 """The pause before the first new try; each next one is twice as long."""
@@ -51,12 +52,13 @@ class Patience:
     def __repr__(self) -> str:
         return f"<Patience {'well' if self._since is None else f'in trouble since {self._since:.1f}'}>"
 
-    async def through(self, do: Callable[[], Awaitable[T]]) -> T:
+    async def through(self, do: Callable[[*Args], Awaitable[T]], *args: *Args) -> T:
         """Do something with the store, again and again while it is in trouble.
 
         Args:
             do: asks the store; what failed with a passing `Unavailable` has no effect that a second try would double,
                 or the store refuses the second.
+            args: what it is asked with.
 
         Raises:
             Unavailable: the trouble did not pass in time. Whatever else `do` raises.
@@ -66,7 +68,7 @@ class Patience:
         error: Unavailable | None = None
         if self._since is None:
             try:
-                return await do()
+                return await do(*args)
             except Unavailable as failed:
                 if not failed.passing:
                     raise
@@ -77,7 +79,7 @@ class Patience:
             async with self._line:
                 if self._given_up != given_up and self._since is not None:  # while this one stood in line
                     raise error or Unavailable(self._last)
-                value = await self._again(do, error)
+                value = await self._again(lambda: do(*args), error)
         return value
 
     async def _again(self, do: Callable[[], Awaitable[T]], error: Unavailable | None) -> T:

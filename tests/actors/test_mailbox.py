@@ -66,7 +66,7 @@ def test_a_message_that_owes_a_type_of_its_own_is_taken_alone() -> None:
 def test_control_overtakes_and_is_never_chosen() -> None:
     """It is the loop's, not the model's."""
     box = Mailbox([control("w", 1), control("x", 2), message("m", seq=3)])
-    assert ids(box.control) == ["w", "x"]
+    assert ids(box.orders) == ["w", "x"]
     assert ids(box.choose(Drain(send="all"), sends=True)) == ["m"]
     assert ids(box.waiting) == ["m"]
 
@@ -108,7 +108,7 @@ def test_removed_messages_are_forgotten_with_their_hold() -> None:
     box.hold([MessageId("a")])
     box.remove([MessageId("a"), MessageId("s"), MessageId("x"), MessageId("nobody")])
     assert ids(box.waiting) == ["b"]
-    assert box.control == ()
+    assert box.orders == ()
     assert box.statistics() == MailboxStatistics(0, 0, 1, 0)
     assert not Mailbox().wants_turn
 
@@ -131,15 +131,15 @@ def test_mail_3_a_message_told_behind_a_gap_does_not_enter_before_the_store_was_
     assert [box.gap] == [True]
     box.add(control("x", 3))
     assert ids(box.waiting) == []
-    assert ids(box.control) == ["x"]
+    assert ids(box.orders) == ["x"]
     assert not box.wants_turn
     found = box.reload([message("a", seq=1), message("b", seq=2), control("x", 3)], 4)
     assert ids(found) == ["a"], "the one that nobody told of"
     assert [box.gap] == [False]
     assert ids(box.waiting) == ["a", "b"]
-    assert ids(box.control) == ["x"]
+    assert ids(box.orders) == ["x"]
     box.add(control("x", 3))
-    assert ids(box.control) == ["x"]
+    assert ids(box.orders) == ["x"]
     box.add(message("c", seq=4))
     assert ids(box.waiting) == ["a", "b", "c"]
     assert [box.gap] == [False]
@@ -241,7 +241,7 @@ def test_a_mailbox_is_its_messages_sorted(
         waiting = [queued for queued in seen if queued.envelope.lane is not Lane.CONTROL]
         steers = [queued for queued in waiting if queued.envelope.lane is Lane.STEER]
         assert list(box.waiting) == waiting
-        assert list(box.control) == [queued for queued in seen if queued.envelope.lane is Lane.CONTROL]
+        assert list(box.orders) == [queued for queued in seen if queued.envelope.lane is Lane.CONTROL]
         assert box.wants_turn == any(queued.envelope.id not in held for queued in waiting)
         source = steers or (waiting if sends else [])
         chosen = box.choose(Drain(mode, mode), sends=sends)  # type: ignore[arg-type]

@@ -454,7 +454,7 @@ async def test_abt_cls_whatever_it_is_stopped_in_it_stops_in_time_and_whole(
             await ref.wait_closed()
             return
         if verb is pause:
-            assert ref.state == "paused"
+            await until(lambda: ref.state == "paused")
         await ref.wake()
         if reach is parked and verb is pause:
             assert (await ref.wait_report()).status == "parked"
