@@ -15,6 +15,8 @@ ENVIRONMENT = 3
 INTERRUPTED = 130
 OTHERS = ("supervisord.py", "supervisorctl.py", "childutils.py")
 """Modules of the process manager; none of ours has such a name."""
+SOURCE = "CHECKOUT-OR-REPOSITORY"
+"""What stands for what callboard was installed from: a bare name would ask an index, which may know another of it."""
 
 
 def main() -> int:
@@ -37,7 +39,7 @@ def _main() -> int:
     if foreign := [name for name in OTHERS if (here / name).exists()]:
         return _refuse(
             f"the package `supervisor` in {here} is mixed with PyPI's process manager ({', '.join(foreign)}).",
-            "give callboard an environment of its own: python3 -m venv .venv && .venv/bin/pip install callboard",
+            f"give callboard an environment of its own: python3 -m venv .venv && .venv/bin/pip install {SOURCE}",
         )
     package = sys.modules.get(__package__ or "supervisor")
     found = getattr(package, "__file__", None)
@@ -52,7 +54,7 @@ def _main() -> int:
     except ModuleNotFoundError as error:
         return _refuse(
             f"a module that callboard needs is missing: {error.name}",
-            "install callboard again: pip install --force-reinstall callboard",
+            f"install callboard again: pip install --force-reinstall {SOURCE}",
         )
     code: int = command.main(sys.argv[1:])
     return code
