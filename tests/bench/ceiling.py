@@ -98,7 +98,8 @@ def _claim(cursor: sqlite3.Cursor, agent: int) -> str:
     return body
 
 
-def _send(cursor: sqlite3.Cursor, agent: int, body: str) -> None:
+def send(cursor: sqlite3.Cursor, agent: int, body: str) -> None:
+    """Put a message into an agent's mail."""
     cursor.execute("INSERT INTO mail(agent, body) VALUES(?, ?)", (agent, body))
 
 
@@ -146,7 +147,7 @@ class Ring:
 
         def finish(cursor: sqlite3.Cursor) -> None:
             _append(cursor, agent, self._body)
-            _send(cursor, to, self._body)
+            send(cursor, to, self._body)
 
         await self._writer.do(finish)
         self.latencies_s.append(time.perf_counter() - began)

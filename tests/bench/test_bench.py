@@ -11,9 +11,11 @@ import trio
 
 from tests.bench import (
     bench_abort,
+    bench_acceptance,
     bench_fleet,
     bench_import,
     bench_memory,
+    bench_records,
     bench_startup,
     bench_turns,
     bench_waits,
@@ -53,6 +55,8 @@ def medians(found: Any) -> list[float]:
         pytest.param(bench_abort, "--rounds 2", id="abort"),
         pytest.param(bench_waits, "--rounds 2 --open 3,30", id="waits"),
         pytest.param(bench_fleet, "--agents 2 --seconds 0.05 --rounds 1", id="fleet"),
+        pytest.param(bench_records, "--records 4,12 --rounds 2", id="records"),
+        pytest.param(bench_acceptance, "--senders 2 --seconds 0.1 --rounds 1 --busy 1", id="acceptance"),
         pytest.param(bench_startup, "--agents 60 --busy 2 --rounds 1", id="startup"),
         pytest.param(bench_turns, "--rounds 1 --messages 2 --fresh 1", id="turns", marks=pytest.mark.slow),
         pytest.param(bench_import, "--rounds 1", id="import", marks=pytest.mark.slow),
