@@ -14,6 +14,7 @@ import msgspec
 
 from .budget import DEFAULT_LIMITS, Budget, Limits
 from .compaction import Compaction
+from .content import check_text, is_storable
 from .errors import UsageError
 from .hooked import check_hooks
 from .ids import MAX_NAME_CHARS
@@ -48,9 +49,10 @@ class Prompt:
 
     def __attrs_post_init__(self) -> None:
         """Refuse what is no text."""
-        for value in (self.text, self.version):
+        for name, value in (("text", self.text), ("version", self.version)):
             if type(value) is not str:
                 raise UsageError(f"Prompt(text, version) takes two texts; got {value!r}")
+            check_text(value, f"Prompt({name}=...)")
 
 
 @attrs.frozen
@@ -87,7 +89,7 @@ def _is_drain(owner: object, field: attrs.Attribute[Any], value: object) -> None
 
 
 def _as_prompt(value: str | Prompt) -> Prompt:
-    return Prompt(value) if isinstance(value, str) else value
+    return Prompt(value) if isinstance(value, str) and is_storable(value) else cast("Prompt", value)
 
 
 def _as_tools(value: Sequence[Tool[..., Any]]) -> tuple[Tool[..., Any], ...]:
@@ -115,9 +117,17 @@ def _is_a(*kinds: type | None) -> Validator:
 
     def check(owner: object, field: attrs.Attribute[Any], value: object) -> None:
         if not isinstance(value, allowed):
+            if isinstance(value, str):
+                _is_whole(owner, field, value)
             raise _oops(owner, f"{field.name}= is {accepted}; got {value!r}")
+        if isinstance(value, str):
+            _is_whole(owner, field, value)
 
     return check
+
+
+def _is_whole(owner: object, field: attrs.Attribute[Any], value: str) -> None:
+    check_text(value, f"agent {getattr(owner, 'name', '?')!r}: {field.name}=")
 
 
 def _are_tools(owner: object, field: attrs.Attribute[Any], value: object) -> None:
@@ -146,6 +156,8 @@ def _are_models(owner: object, field: attrs.Attribute[Any], value: object) -> No
     for item in _listed(owner, field, value):
         if not (isinstance(item, str) and item) and not hasattr(item, "request"):
             raise _oops(owner, f"model= is 'protocol:name', a model, or a list of them (tried in order); got {item!r}")
+        if isinstance(item, str):
+            _is_whole(owner, field, item)
 
 
 def _listed(owner: object, field: attrs.Attribute[Any], value: object) -> tuple[object, ...]:
@@ -195,10 +207,10 @@ class Agent:
 
     @name.validator
     def _check_name(self, _: object, value: object) -> None:
-        if not isinstance(value, str) or not _AGENT_NAME.fullmatch(value):
+        if not isinstance(value, str) or not _AGENT_NAME.fullmatch(value) or not is_storable(value):
             raise UsageError(
-                f"the agent name {value!r} cannot be used: a name is 1 to {MAX_NAME_CHARS} characters, without `/`, `#`"
-                " and control characters, and with no space at its ends"
+                f"the agent name {value!r} cannot be used: a name is 1 to {MAX_NAME_CHARS} characters that UTF-8 can hold,"
+                " without `/`, `#` and control characters, and with no space at its ends"
             )
 
     def __attrs_post_init__(self) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from .building import builder, reasons
 from .fitting import Checker, Refusal, names_of
-from .schema import Json, Schema, default_of, object_schema, schema_of
+from .schema import Json, Schema, check_whole, default_of, object_schema, schema_of
 
 if TYPE_CHECKING:
     from .signature import Argument
@@ -120,6 +120,7 @@ def compile_input(name: str, arguments: tuple[Argument, ...], said: Mapping[str,
             schema.setdefault("description", said[argument.name])
         if argument.default is not None and (default := default_of(argument.default[0])) is not None:
             schema["default"] = default[0]
+        check_whole(schema, place)
         properties[argument.name] = schema
         build = builder(argument.annotation, place)
         if build is not None:

@@ -66,13 +66,17 @@ class Pinned:
 
 def is_storable(value: object) -> bool:
     """Whether it is a text that can be a key or a name in a store: no lone surrogates."""
-    if not isinstance(value, str):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return isinstance(value, str) and _half(value) is None
+
+
+def _half(text: str) -> int | None:
+    """Where a text has half a character, which no UTF-8 can hold; None where it is whole."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            return error.start
+    return None
 
 
 def check_text(value: object, what: str) -> None:
@@ -81,33 +85,48 @@ def check_text(value: object, what: str) -> None:
     Raises:
         UsageError: it is none.
     """
-    if not is_storable(value):
+    if not isinstance(value, str):
         raise UsageError(f"{what} is text that UTF-8 can hold; got {value!r}")
+    at = _half(value)
+    if at is not None:
+        shown = value[max(0, at - _SHOWN) : at + _SHOWN]
+        raise UsageError(
+            f"{what} is text that UTF-8 can hold; got half a character, {value[at]!r}, at {at} of {len(value)}:"
+            f" {shown!r}; give it whole, or text.encode(errors='replace').decode()"
+        )
 
 
-def as_content(value: object) -> Content:
+def as_content(value: object, what: str = "a message") -> Content:
     """Content from what people write: a string, one part, or a sequence of strings and parts.
 
     Its parts are checked here, not where they are made, which is also where they are read from a store.
 
+    Args:
+        value: what was given.
+        what: it is, for the message of an error.
+
     Raises:
-        UsageError: for anything else, or where nothing is in it.
+        UsageError: for anything else, where nothing is in it, or where a text has half a character.
     """
     match value:
         case str():
+            check_text(value, what)
             return (Text(value),)
         case Text() | Image() | File():
-            return (_sound(value),)
+            return (_sound(value, what),)
         case Pinned():
-            return as_content(value.content)
+            return as_content(value.content, what)
         case list() | tuple() if value:
-            return tuple(part for item in value for part in as_content(item))
+            return tuple(part for item in value for part in as_content(item, what))
         case _:
-            msg = f"a message is text, Text, Image, File or a list of them; got {value!r}"
-            raise UsageError(msg)
+            raise UsageError(f"{what} is text, Text, Image, File or a list of them; got {value!r}")
 
 
-def _sound(part: Part) -> Part:
+_SHOWN: Final = 20
+"""How many characters are shown on each side of half a one."""
+
+
+def _sound(part: Part, what: str) -> Part:
     """Refuse a part that could be written and never be read again (ACC-2)."""
     fields: tuple[object, ...]
     match part:
@@ -123,6 +142,9 @@ def _sound(part: Part) -> Part:
             assert_never(part)
     if not all(isinstance(field, str) for field in fields):
         raise UsageError(f"{hint}; got {str(part)[:200]}")
+    for name in type(part).__struct_fields__:
+        if isinstance(field := getattr(part, name), str):
+            check_text(field, f"{what}: {type(part).__name__}({name}=...)")
     return part
 
 

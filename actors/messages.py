@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 from msgspec import Struct
 
-from .content import Content, Trust, size_of
+from .content import Content, Trust, check_text, size_of
 from .errors import Aborted, UsageError
 from .ids import AgentId, CallId, MessageId, RunId, TurnId
 from .kept import TAG, Kept
@@ -110,6 +110,8 @@ class Selection(Kept, frozen=True):
             if value is not None and not isinstance(value, str):
                 msg = f"Selection({name}=...) is text or None; got {value!r}; of a model object pass its id"
                 raise UsageError(msg)
+            if value is not None:
+                check_text(value, f"Selection({name}=...)")
 
     def then(self, later: Selection | None) -> Selection:
         """This one with what a later message chooses."""

@@ -19,7 +19,7 @@ import msgspec
 from .building import builder, reasons, write
 from .fitting import Checker, Refusal
 from .ports import OutputOffer
-from .schema import Json, Schema, compact, object_schema, schema_of, type_name
+from .schema import Json, Schema, check_whole, compact, object_schema, schema_of, type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,6 +112,7 @@ def output_spec(declared: object, where: str) -> OutputSpec:
     if declared is str:
         return OutputSpec("str", "str", str, None, Checker({"type": "string"}), None, wrapped=False)
     schema: Schema = schema_of(declared, where)
+    check_whole(schema, where)
     wrapped = schema.get("type") != "object"
     asked = object_schema({WRAPPED: schema}, [WRAPPED]) if wrapped else schema
     name, written_out = name or "answer", compact(asked)

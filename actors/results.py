@@ -104,10 +104,24 @@ class Output:
 
 def _as_parts(value: object) -> Content | None:
     if isinstance(value, _PARTS):
-        return (value,)
+        return as_content(_mended(value))
     if isinstance(value, list | tuple) and value and any(isinstance(item, _PARTS) for item in value):
-        return as_content(value) if all(isinstance(item, str | Text | Image | File) for item in value) else None
+        whole = all(isinstance(item, str | Text | Image | File) for item in value)
+        return as_content([_mended(item) for item in value]) if whole else None
     return None
+
+
+def _mended(part: object) -> object:
+    """A part of a result without half characters: it comes from where the tool looked, and is shown all the same."""
+    match part:
+        case str():
+            return _safe(part)
+        case Text(text=str() as text):
+            return Text(_safe(text))
+        case File(name=str() as name, media_type=kind, data=data):
+            return File(_safe(name), kind, data)
+        case _:
+            return part
 
 
 def _safe(text: str) -> str:

@@ -101,6 +101,21 @@ def compact(schema: Schema) -> str:
     return msgspec.json.encode(schema).decode()
 
 
+def check_whole(schema: Schema, where: str) -> None:
+    """Refuse a schema with half a character in what it says: no request could hold it.
+
+    Raises:
+        UsageError: it has one; `where` begins the message.
+    """
+    try:
+        compact(schema)
+    except UnicodeEncodeError as error:
+        half = error.object[error.start]
+        raise UsageError(
+            f"{where}: what is said of it is text that UTF-8 can hold; got half a character, {half!r}: {error.object!r}"
+        ) from None
+
+
 def type_name(annotation: object) -> str:
     """How a type is written in a message."""
     if annotation is None or annotation is types.NoneType:

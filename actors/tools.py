@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 import attrs
 
 from .arguments import Input, Parsed, compile_input
-from .content import Trust
+from .content import Trust, check_text
 from .errors import UsageError
 from .fitting import Checker, Refusal
 from .ports import ToolOffer
@@ -268,6 +268,7 @@ def make_tool(fn: Callable[P, R], options: ToolOptions, names: Mapping[str, obje
     signature = read_signature(fn, where, names)
     said = read_docstring(inspect.getdoc(inner))
     description = options.get("description", said.text)
+    check_text(description, f"{where}: its description")
     schema, takes = compile_input(name, signature.arguments, said.arguments)
     given = tuple(argument.name for argument in signature.arguments)
     approve = options.get("approve", False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 import attrs
 import trio
 
+from actors.content import check_text
 from actors.ids import AgentId, CallId
 from actors.messages import Decision, Verdict
 
@@ -82,6 +83,7 @@ class Approval:
 
         Raises, cancelled, durable: as for `approve`.
         """
+        check_text(message, "what the model reads of a denial")
         await self._deciding.decide(self, Decision(Verdict.DENIED, by, message))
 
 

@@ -8,6 +8,7 @@ import trio
 
 from actors.actor import may_be_paused
 from actors.changes import Enqueue, Move
+from actors.content import check_text
 from actors.errors import NotCompacted, OwnedElsewhere, UsageError
 from actors.ids import tree_of
 from actors.letters import MAX_TTL_S
@@ -200,3 +201,4 @@ def _check_seconds(name: str, value: object) -> None:
 def _check_reason(reason: object) -> None:
     if not isinstance(reason, str):
         raise UsageError(f"the reason is a text; got {reason!r}; of an exception pass its str()")
+    check_text(reason, "the reason")

@@ -15,7 +15,7 @@ import attrs
 import trio
 
 from actors.changes import Move
-from actors.content import text_of
+from actors.content import check_text, text_of
 from actors.errors import Aborted, CallboardError, Conflict, Unfinished, UsageError
 from actors.ids import AgentId, MessageId, name_of, ordinal_of, run_id, tree_of, turn_id
 from actors.messages import Asked, Outcome, ReceiptState, Status
@@ -223,6 +223,7 @@ class Questions:
         Raises:
             UsageError: it is not open any more.
         """
+        check_text(text, "an answer")
         await trio.lowlevel.checkpoint_if_cancelled()
         found = self._open.pop(question, None)
         if found is None:

@@ -45,10 +45,11 @@ class Start:
             check_text(self.key, "key=")
         if self.budget is not None and not isinstance(self.budget, Budget):
             raise UsageError(f"budget= is a Budget, such as Budget(tokens=10_000), or None; got {self.budget!r}")
+        self.content()
 
     def content(self) -> Content | None:
         """The task as content."""
-        return None if self.task is None else as_content(self.task)
+        return None if self.task is None else as_content(self.task, "the task")
 
     def task_digest(self) -> str | None:
         """What tells one task from another under the same key."""

@@ -27,6 +27,9 @@ CONTENTS: list[Any] = [
     None,
     [],
     7,
+    "half a character \ud83d",
+    ["whole", Text("\udcff")],
+    File("\udcff", "text/plain", "eA=="),
 ]
 OPTIONS: list[dict[str, Any]] = [
     {"select": "openai-chat:small"},
@@ -54,6 +57,22 @@ async def test_acc_2_content_that_no_store_reads_back_is_refused(world: World, a
             await ref.send_many("abc")
         assert (await ref.ask("second")).text == "ok"
         assert list(await messages(sup.store, "a")) == ["first", "second"]
+
+
+async def test_acc_2_a_task_that_no_store_reads_back_starts_nothing(world: World, autojump_clock: MockClock) -> None:
+    """Half a character in a task, a reason or an answer is a usage error that names it, and nothing has changed."""
+    spec, half = agent(), "task \ud83d"
+    async with world.open({"a": ["ok"]}) as sup:
+        for asked in (lambda: sup.start(spec, half), lambda: sup.run(spec, half), lambda: sup.run(spec, half, key="k")):
+            with pytest.raises(UsageError, match="the task is text that UTF-8 can hold"):
+                await asked()
+        assert await sup.tree() == ()
+        ref = await sup.start(spec, "go", key="k")
+        for ended in (ref.abort, ref.kill):
+            with pytest.raises(UsageError, match="the reason is text that UTF-8 can hold"):
+                await ended(half)
+        assert ref.path == "a"
+        assert (await ref.wait_report()).text == "ok"
 
 
 async def test_acc_2_options_that_no_store_reads_back_are_refused(world: World, autojump_clock: MockClock) -> None:
