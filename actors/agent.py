@@ -209,8 +209,8 @@ class Agent:
     def _check_name(self, _: object, value: object) -> None:
         if not isinstance(value, str) or not _AGENT_NAME.fullmatch(value) or not is_storable(value):
             raise UsageError(
-                f"the agent name {value!r} cannot be used: a name is 1 to {MAX_NAME_CHARS} characters that UTF-8 can hold,"
-                " without `/`, `#` and control characters, and with no space at its ends"
+                f"the agent name {value!r} cannot be used: a name is 1 to {MAX_NAME_CHARS} characters that UTF-8 can"
+                " hold, without `/`, `#` and control characters, and with no space at its ends"
             )
 
     def __attrs_post_init__(self) -> None:
