@@ -44,6 +44,7 @@ class Ownership:
         self._taking: dict[TreeId, trio.Lock] = {}
         self.holder: Holder = store.new_holder()
         self.epochs: dict[TreeId, int] = {}
+        self._fresh: set[TreeId] = set()  # those of `epochs` that were taken since the last renewal began
         self.leaving: set[TreeId] = set()
 
     async def own(self, tree: TreeId) -> int:
@@ -63,6 +64,7 @@ class Ownership:
                     epoch = await self._patience.through(self._store.own, tree, self.holder)
                     await self._opened(tree)
                     self.epochs[tree] = epoch
+                    self._fresh.add(tree)
         finally:
             if not lock.locked():  # else it was handed to the next one, who must be alone with it
                 self._taking.pop(tree, None)
@@ -106,9 +108,16 @@ class Ownership:
         """
         if not self.epochs:
             return ()
-        before = dict(self.epochs)
+        self._fresh.clear()
         held = await self._store.renew(self.holder)
-        return tuple(tree for tree, epoch in before.items() if held.get(tree) != epoch)
+        if held is None:
+            return ()
+        missing = [tree for tree, epoch in self.epochs.items() if held.get(tree) != epoch]
+        return tuple([tree for tree in missing if tree not in self._fresh or not await self._has(tree)])
+
+    async def _has(self, tree: TreeId) -> bool:
+        lease = await self._store.lease(tree)
+        return lease is not None and lease.holder.id == self.holder.id
 
     async def give_back(self, within_s: float) -> None:
         """Let another take the trees at once; where that cannot be written, it may when the lease is over."""

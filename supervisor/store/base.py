@@ -251,11 +251,11 @@ class Store(Reader, Protocol):
         """
         ...
 
-    async def renew(self, holder: Holder) -> dict[TreeId, int]:
-        """Keep a lease.
+    async def renew(self, holder: Holder) -> dict[TreeId, int] | None:
+        """Keep a lease; what that costs does not grow with the number of trees, unless one was taken.
 
         Returns:
-            The trees that the holder has, each with its epoch; one that another took is not among them.
+            None: it has what it had. Else, as another took a tree of its, those that it still has, each with its epoch.
 
         If cancelled: as for `commit`.
         """

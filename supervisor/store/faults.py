@@ -133,7 +133,7 @@ class PassingStore:
         """Take ownership of a tree."""
         return await self._store.own(tree, holder)
 
-    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+    async def renew(self, holder: Holder) -> dict[TreeId, int] | None:
         """Keep a lease."""
         return await self._store.renew(holder)
 

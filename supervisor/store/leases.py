@@ -50,6 +50,10 @@ class Lease:
     until: float | None
 
 
+OUSTED: Final = 0.0
+"""The end of a lease from whose holder a tree was taken: it is over, until the holder has looked what it still has."""
+
+
 def begun(holder: Holder, now: float) -> Lease:
     """The lease of a holder that has it, or renews it, now."""
     return Lease(holder, None if holder.lease_s is None else now + holder.lease_s)

@@ -19,7 +19,7 @@ from actors.messages import DeadLetter, Queued, ReceiptState
 from .base import PAGE, MessageView, StoredAgent, StoreStatistics
 from .checks import call_order
 from .crossing import Published
-from .leases import Holder, begun, is_over, owned_elsewhere
+from .leases import OUSTED, Holder, Lease, begun, is_over, owned_elsewhere
 from .memory_tables import Tables
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from .base import Then
     from .crossing import Crossing
-    from .leases import Lease
     from .memory_rows import Message
 
 
@@ -229,17 +228,23 @@ class MemoryStore(MemoryReader):
             return epochs[tree]
         if before is not None and not is_over(before, boot=holder.boot, now=now, gone=_nobody_is_gone):
             raise owned_elsewhere(tree, before.holder)
+        if before is not None:
+            owners.leases[before.holder.id] = Lease(before.holder, OUSTED)
         owners.trees[tree] = holder.id
-        owners.leases[holder.id] = begun(holder, now)
+        if not owners.ousted(holder):
+            owners.leases[holder.id] = begun(holder, now)
         epochs[tree] = epochs.get(tree, 0) + 1
         self._tables.commits += 1
         return epochs[tree]
 
-    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+    async def renew(self, holder: Holder) -> dict[TreeId, int] | None:
         """Keep a lease, as `Store.renew`; it does not yield."""
         self._check_open()
         owners = self._tables.owners
+        ousted = owners.ousted(holder)
         owners.leases[holder.id] = begun(holder, self._now())
+        if not ousted:
+            return None
         return {tree: self._tables.epochs[tree] for tree, has in owners.trees.items() if has == holder.id}
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:

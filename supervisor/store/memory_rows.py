@@ -14,10 +14,12 @@ from actors.transcript import Record
 
 from . import checks
 from .crossing import Published
-from .leases import Lease
+from .leases import OUSTED, Lease
 
 if TYPE_CHECKING:
     from actors.errors import MailboxError
+
+    from .leases import Holder
 
 
 @attrs.define(eq=False)
@@ -85,6 +87,11 @@ class Owners:
     trees: dict[TreeId, str] = attrs.Factory(dict)
     leases: dict[str, Lease] = attrs.Factory(dict)
     waits: dict[str, tuple[Published, ...]] = attrs.Factory(dict)
+
+    def ousted(self, holder: Holder) -> bool:
+        """Whether a tree was taken from a holder since it renewed its lease last."""
+        lease = self.leases.get(holder.id)
+        return lease is not None and lease.until == OUSTED
 
     def lease(self, tree: TreeId) -> Lease | None:
         """The lease of whoever had the tree last and has not given it back."""

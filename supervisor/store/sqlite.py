@@ -216,10 +216,10 @@ class SqliteStore(SqliteReader):
         assert isinstance(epoch, int)
         return epoch
 
-    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+    async def renew(self, holder: Holder) -> dict[TreeId, int] | None:
         """Keep a lease, as `Store.renew`."""
         (held,) = await self._write(renew(holder, self._clock))
-        return dict(cast("tuple[tuple[TreeId, int], ...]", held))
+        return None if held is None else dict(cast("tuple[tuple[TreeId, int], ...]", held))
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         """Give trees back, as `Store.release`."""

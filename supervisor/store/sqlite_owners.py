@@ -42,7 +42,7 @@ def take(tree: str, holder: Holder, clock: Clock) -> Owning:
 
 
 def renew(holder: Holder, clock: Clock) -> Owning:
-    """Keep the lease; its value is the trees held, each with its epoch."""
+    """Keep the lease; its value is None, or where one was taken the trees that are left, each with its epoch."""
     return Owning("", (_renew, (holder, clock)))
 
 
@@ -62,7 +62,13 @@ _TAKE: Final = (
     " ON CONFLICT DO UPDATE SET epoch = epoch + 1, holder = excluded.holder RETURNING epoch"
 )
 _KEEP: Final = "INSERT INTO owners VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET until = excluded.until"
-_FORGET: Final = "DELETE FROM owners WHERE holder = ?1 AND NOT EXISTS (SELECT 1 FROM trees WHERE holder = ?1)"
+_KEEP_UNLESS_OUSTED: Final = f"{_KEEP} WHERE owners.until IS NULL OR owners.until > 0"
+_RENEW: Final = "UPDATE owners SET until = ? WHERE holder = ? AND until > 0 RETURNING 1"
+_OUST: Final = "UPDATE owners SET until = 0 WHERE holder = ?"  # see leases.OUSTED
+_FORGET: Final = "DELETE FROM owners WHERE holder = ?"
+_EMPTY: Final = (
+    "SELECT body, until FROM owners WHERE until = 0 AND NOT EXISTS (SELECT 1 FROM trees WHERE holder = owners.holder)"
+)
 
 
 def _take(db: Db, tree: str, holder: Holder, clock: Clock) -> int:
@@ -78,27 +84,42 @@ def _take(db: Db, tree: str, holder: Holder, clock: Clock) -> int:
             raise owned_elsewhere(tree, before.holder)
     taken: int = db.ask(_TAKE, (tree, holder.id))[0][0]
     db.epochs[tree] = taken
-    _keep(db, holder, now)
+    _keep(db, holder, now, _KEEP_UNLESS_OUSTED)
     if before is not None:
-        db.execute(_FORGET, (before.holder.id,))
+        _oust(db, before.holder)
     return taken
 
 
-def _keep(db: Db, holder: Holder, now: float) -> None:
-    db.execute(_KEEP, (holder.id, begun(holder, now).until, msgspec.json.encode(attrs.asdict(holder))))
+def _oust(db: Db, holder: Holder) -> None:
+    """Let whoever lost a tree find it out when it renews its lease; whoever never will leaves no row behind."""
+    db.execute(_OUST, (holder.id,))
+    boot = boot_id()
+    for body, until in db.ask(_EMPTY):
+        old = decoded(body, until).holder
+        if old.boot != boot or gone(old):
+            db.execute(_FORGET, (old.id,))
+
+
+def _keep(db: Db, holder: Holder, now: float, how: str = _KEEP) -> None:
+    db.execute(how, (holder.id, begun(holder, now).until, msgspec.json.encode(attrs.asdict(holder))))
 
 
 def _renew(db: Db, holder: Holder, clock: Clock) -> Any:
+    now = clock()
+    if db.ask(_RENEW, (begun(holder, now).until, holder.id)):
+        return None
     held = tuple(db.ask("SELECT tree, epoch FROM trees WHERE holder = ?", (holder.id,)))
-    if held:  # whoever has lost all its trees leaves no row behind that nobody would take away
-        _keep(db, holder, clock())
+    if held:
+        _keep(db, holder, now)
+    else:
+        db.execute(_FORGET, (holder.id,))
     return held
 
 
 def _release(db: Db, holder: Holder, trees: tuple[str, ...] | None) -> None:
     if trees is None:
         db.execute("UPDATE trees SET holder = NULL WHERE holder = ?", (holder.id,))
-        db.execute("DELETE FROM owners WHERE holder = ?", (holder.id,))
+        db.execute(_FORGET, (holder.id,))
         db.execute("DELETE FROM waits WHERE holder = ?", (holder.id,))
         return
     for tree in trees:

@@ -148,7 +148,7 @@ class LifeStore(PassingStore):
             self._trace.say(f"p{self._process} owns {tree} at epoch {epoch}")
         return epoch
 
-    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+    async def renew(self, holder: Holder) -> dict[TreeId, int] | None:
         self._alive()
         return await self._store.renew(holder)
 

@@ -260,7 +260,7 @@ class MortalStore(PassingStore):
     async def own(self, tree: TreeId, holder: Holder) -> int:
         return await self._does(_OWN, lambda: self.bare.own(tree, holder))
 
-    async def renew(self, holder: Holder) -> dict[TreeId, int]:
+    async def renew(self, holder: Holder) -> dict[TreeId, int] | None:
         return await self._does(_RENEW, lambda: self.bare.renew(holder))
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:

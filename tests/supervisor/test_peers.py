@@ -404,8 +404,12 @@ async def test_sup_6_whoever_lost_all_its_trees_keeps_no_lease(
         await trio.sleep(LEASE_S + 1)
         await two.own(TreeId("a"), next_one)
         assert await one.renew(stopped) == {}
-        found = apsw.Connection(str(path)).execute("SELECT holder FROM owners").fetchall()
-        assert found == [(next_one.id,)]
+        owners = apsw.Connection(str(path))
+        assert owners.execute("SELECT holder FROM owners").fetchall() == [(next_one.id,)]
+        dead = attrs.evolve(one.new_holder(), pid=2**22 + 1)  # Linux numbers no process so high
+        await one.own(TreeId("b"), dead)
+        await two.own(TreeId("b"), next_one)
+        assert owners.execute("SELECT holder FROM owners").fetchall() == [(next_one.id,)]
 
 
 async def test_own_1_a_tree_is_opened_once_whoever_gives_up(autojump_clock: trio.testing.MockClock) -> None:
