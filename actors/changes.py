@@ -53,6 +53,7 @@ class OpenTurn(Kept, frozen=True):
         asking: a request is under way: its reservation is `held`.
         held: what the open request reserved; charged whole if the turn's process dies (REC, BUD-7).
         tries: how often it crashed, counted by recovery before it works (CON-6). left: it was left in order.
+        lost: epochs of owners that were lost while it was at work, counted among `tries` until they come back.
         consumed: the messages it consumed, for the dead letters and the reply.
         skipped: calls that an interrupting steer ended which has not entered yet (CON-7).
         output: name of the type the answer owes.
@@ -72,6 +73,7 @@ class OpenTurn(Kept, frozen=True):
     left: bool = False
     skipped: tuple[CallId, ...] = ()
     began_us: int | None = None
+    lost: tuple[int, ...] = ()
 
 
 class KeptResult(Kept, frozen=True):

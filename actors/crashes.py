@@ -20,7 +20,8 @@ class Crashes:
     """What an actor knows of its crashes.
 
     Attributes:
-        uncounted: the open turn, if there is one, was not left in order here; recovery has not counted that yet.
+        uncounted: the loop crashed in the open turn, and the commit that takes it up again has not counted that yet.
+            Crashes of processes are counted by the next owner of the tree, before anything of it is read in.
         in_a_row: crashes without a turn that came to its end between them.
     """
 
@@ -28,7 +29,7 @@ class Crashes:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.uncounted = True
+        self.uncounted = False
         self.in_a_row = 0
 
     def goes_on(self, error: Exception) -> bool:

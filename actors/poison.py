@@ -1,9 +1,11 @@
 """What becomes of a turn that crashed again and again (CON-6).
 
-A turn found open after a crash is counted before it works. At the third crash in a row (`Limits.poison_limit`) it is
-given up: what it had consumed goes to the dead letters. Where that are several messages, nobody knows which one is at
-fault: for the last try they wait again, and each is taken alone, by a turn that nothing else joins. Either way they are
-in the conversation no more: one that breaks whoever reads it would break every later turn.
+A turn found open after a crash is counted before it works: by the new owner of its tree before anything of it is read
+in (`supervisor.recovery`), or, where only its loop crashed, in the commit that takes it up. At the third crash in a row
+(`Limits.poison_limit`) it is given up: what it had consumed goes to the dead letters. Where that are several messages,
+nobody knows which one is at fault: for the last try they wait again, and each is taken alone, by a turn that nothing
+else joins. Either way they are in the conversation no more: one that breaks whoever reads it would break every later
+turn.
 """
 
 from __future__ import annotations
@@ -40,24 +42,29 @@ def last_try(row: AgentRow, limit: int) -> bool:
     return row.open is not None and 0 < row.open.tries >= limit - 1
 
 
-def crashed(row: AgentRow, event: Begin) -> bool:
-    """Whether a turn that was found open had not been left in order."""
-    return event.crashed and row.suspended is None and row.open is not None and not row.open.left
+def at_work(row: AgentRow) -> bool:
+    """Whether a turn is under way as the store has it: open, and neither left in order nor suspended."""
+    return row.open is not None and row.suspended is None and not row.open.left
+
+
+def _tries(row: AgentRow, event: Begin) -> int:
+    """How often a turn that was found open has crashed, the crash of its loop just now included."""
+    assert row.open is not None, "it was found open"
+    return row.open.tries + (event.crashed and at_work(row))
 
 
 def found(row: AgentRow, event: Begin) -> OpenTurn:
     """A turn that was found open, as it goes on: its crash is counted before it works."""
     assert row.open is not None, "it was found open"
-    tries = row.open.tries + crashed(row, event)
-    return evolve(row.open, tries=tries, left=False, asking=False, held=NOTHING)
+    return evolve(row.open, tries=_tries(row, event), left=False, asking=False, held=NOTHING)
 
 
 def given_up(state: TurnState, event: Begin) -> Step | None:
     """The step that ends a turn which crashed too often; None where it may go on, and nothing has changed."""
     turn_open, limit = opened(state), state.spec.limits.poison_limit
-    if turn_open.alone or not crashed(state.row, event):
+    crashes = _tries(state.row, event)
+    if turn_open.alone or not crashes:
         return None
-    crashes = turn_open.tries + 1
     if crashes >= limit:
         return _bury(state, event, crashes)
     if crashes == limit - 1 and len(turn_open.consumed) > 1:

@@ -146,7 +146,7 @@ class Children:
             self._keys[start.parent, start.key] = path
         try:
             if not start.parent:
-                await kernel.own(tree_of(path))
+                await kernel.ownership.own(tree_of(path))
             self._check_may(start)  # a barrier may have come up since; from here to the commit nothing awaits
             birth = new(self._parts, start, path, place, forget=lambda: self._forget(start))
             if stage is None:

@@ -36,6 +36,7 @@ from .patience import Patience
 from .replies import Replies
 from .store.base import Store
 from .store.leases import owned_elsewhere
+from .taking import recover
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,7 +96,7 @@ class Kernel:
     def __attrs_post_init__(self) -> None:
         """What commits mean here is the mirror's to say."""
         self.patience = Patience(self.hard_s, self.now, self._troubled)
-        self.ownership = Ownership(self.store, self._open_accounts, self.patience)
+        self.ownership = Ownership(self.store, self._begin_to_own, self.patience)
         spawn = self.nursery.start_soon
         self.mirror = Mirror(
             replies=self.replies,
@@ -260,7 +261,7 @@ class Kernel:
         tree = tree_of(agent)
         if not stand_in and tree not in self.ownership.epochs:
             await self._may_own(agent)
-        epoch = await self.own(tree)
+        epoch = await self.ownership.own(tree)
         with self.mirror.reading(agent) as catch_up:
             stored = await self.patience.through(self.store.load_agent, agent)
             if self.ownership.epochs.get(tree) != epoch:  # lost while it was read, which is not how it is any more
@@ -316,17 +317,18 @@ class Kernel:
         self.actors[row.agent] = actor
         return actor
 
-    async def own(self, tree: TreeId) -> int:
-        """Own a tree, once, with the accounts of all its agents (BUD-7); raises what `Ownership.own` raises."""
-        return await self.ownership.own(tree)
-
-    async def _open_accounts(self, tree: TreeId) -> None:
-        rows = await self.store.tree_rows(tree)
+    async def _begin_to_own(self, tree: TreeId, epoch: int) -> None:
+        """Recover a tree that was taken, and open the accounts of all its agents (BUD-7)."""
+        rows = await recover(self.store, self.patience, tree, epoch, self._poison_limit)
         grants = [await self.store.kv(row.agent, GRANTS) if row.budget is not None else () for row in rows]
         for row, granted in zip(rows, grants, strict=True):  # all is read by now: they are open together, or not at all
             self.open_account(row)
             for more, by in map(read_grant, granted):
                 self.ledger.grant(row.agent, more, by=by)
+
+    def _poison_limit(self, name: str) -> int | None:
+        spec = self.registry.get(name)
+        return None if spec is None else spec.limits.poison_limit
 
     def open_account(self, row: AgentRow) -> None:
         """The agent's account in the ledger, with what it had spent and the lost request it had reserved for."""

@@ -34,10 +34,10 @@ class Ownership:
     Attributes:
         holder: this supervisor, as others are told of it.
         patience: with a store that cannot be written for a while.
-        opened: awaited with a tree that was taken, before anything of it may begin.
+        opened: awaited with a tree that was taken and its epoch, before anything of it may begin.
     """
 
-    def __init__(self, store: Store, opened: Callable[[TreeId], Awaitable[None]], patience: Patience) -> None:
+    def __init__(self, store: Store, opened: Callable[[TreeId, int], Awaitable[None]], patience: Patience) -> None:
         self._store = store
         self._opened = opened
         self._patience = patience
@@ -45,6 +45,7 @@ class Ownership:
         self.holder: Holder = store.new_holder()
         self.epochs: dict[TreeId, int] = {}
         self._fresh: set[TreeId] = set()  # those of `epochs` that were taken since the last renewal began
+        self._lost = False  # something was; the store has not heard yet that this process lives
         self.leaving: set[TreeId] = set()
 
     async def own(self, tree: TreeId) -> int:
@@ -62,7 +63,7 @@ class Ownership:
             async with lock:
                 if tree not in self.epochs:
                     epoch = await self._patience.through(self._store.own, tree, self.holder)
-                    await self._opened(tree)
+                    await self._opened(tree, epoch)
                     self.epochs[tree] = epoch
                     self._fresh.add(tree)
         finally:
@@ -87,6 +88,7 @@ class Ownership:
         if self.epochs.pop(tree, None) is None:
             return False
         self.leaving.add(tree)
+        self._lost = True
         return True
 
     def epoch(self, tree: TreeId) -> int:
@@ -101,15 +103,16 @@ class Ownership:
         return epoch
 
     async def renew(self) -> tuple[TreeId, ...]:
-        """Keep the lease; the trees that were lost all the same.
+        """Keep the lease, and show that this process lives (SUP-6); the trees that were lost all the same.
 
         Raises:
             StoreError: it could not be written; the lease lasts on from when it was renewed last.
         """
-        if not self.epochs:
+        if not self.epochs and not self._lost:
             return ()
         self._fresh.clear()
         held = await self._store.renew(self.holder)
+        self._lost = False
         if held is None:
             return ()
         missing = [tree for tree, epoch in self.epochs.items() if held.get(tree) != epoch]

@@ -252,7 +252,9 @@ class Store(Reader, Protocol):
         ...
 
     async def renew(self, holder: Holder) -> dict[TreeId, int] | None:
-        """Keep a lease; what that costs does not grow with the number of trees, unless one was taken.
+        """Keep a lease, and show that the holder lives: where it lost a tree, that was no crash (SUP-6, CON-6).
+
+        What that costs does not grow with the number of trees, unless one was taken.
 
         Returns:
             None: it has what it had. Else, as another took a tree of its, those that it still has, each with its epoch.

@@ -15,6 +15,9 @@ from actors.errors import OwnedElsewhere
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+REMEMBERED: Final = 16
+"""How many of its last epochs a tree remembers whose owner was lost: turns forget a crash of such an epoch."""
+
 LEASE_S: Final = 10.0
 """Seconds that an owner keeps its trees without renewing its lease. It renews three times in that span."""
 
@@ -44,10 +47,16 @@ class Holder:
 
 @attrs.frozen
 class Lease:
-    """A holder's right to trees, until `until` seconds of the clock of its boot (None: for ever)."""
+    """A holder's right to a tree.
+
+    Attributes:
+        until: seconds of the clock of its boot; None: for ever.
+        lived: epochs of earlier owners that lost the tree when their lease was over, and showed later that they live.
+    """
 
     holder: Holder
     until: float | None
+    lived: tuple[int, ...] = ()
 
 
 OUSTED: Final = 0.0

@@ -230,6 +230,7 @@ class MemoryStore(MemoryReader):
             raise owned_elsewhere(tree, before.holder)
         if before is not None:
             owners.leases[before.holder.id] = Lease(before.holder, OUSTED)
+            owners.lose(tree, epochs[tree], before.holder.id)
         owners.trees[tree] = holder.id
         if not owners.ousted(holder):
             owners.leases[holder.id] = begun(holder, now)
@@ -245,12 +246,14 @@ class MemoryStore(MemoryReader):
         owners.leases[holder.id] = begun(holder, self._now())
         if not ousted:
             return None
+        owners.lives(holder.id)
         return {tree: self._tables.epochs[tree] for tree, has in owners.trees.items() if has == holder.id}
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         """Give trees back, as `Store.release`; it does not yield."""
         self._check_open()
         owners = self._tables.owners
+        owners.lives(holder.id)
         for tree in tuple(owners.trees) if trees is None else trees:
             if owners.trees.get(tree) == holder.id:
                 del owners.trees[tree]

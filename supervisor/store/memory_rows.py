@@ -14,7 +14,7 @@ from actors.transcript import Record
 
 from . import checks
 from .crossing import Published
-from .leases import OUSTED, Lease
+from .leases import OUSTED, REMEMBERED, Lease
 
 if TYPE_CHECKING:
     from actors.errors import MailboxError
@@ -82,11 +82,15 @@ class Agent:
 
 @attrs.define(eq=False)
 class Owners:
-    """Who has which tree: `trees` by holder's id, `leases` and published `waits` by it."""
+    """Who has which tree: `trees` by holder's id, `leases` and published `waits` by it.
+
+    `lost`: of a tree the epochs that ended with a lease, each with its holder, or with "" where that has come back.
+    """
 
     trees: dict[TreeId, str] = attrs.Factory(dict)
     leases: dict[str, Lease] = attrs.Factory(dict)
     waits: dict[str, tuple[Published, ...]] = attrs.Factory(dict)
+    lost: dict[TreeId, dict[int, str]] = attrs.Factory(dict)
 
     def ousted(self, holder: Holder) -> bool:
         """Whether a tree was taken from a holder since it renewed its lease last."""
@@ -96,4 +100,19 @@ class Owners:
     def lease(self, tree: TreeId) -> Lease | None:
         """The lease of whoever had the tree last and has not given it back."""
         holder = self.trees.get(tree)
-        return None if holder is None else self.leases.get(holder)
+        lease = None if holder is None else self.leases.get(holder)
+        return lease if lease is None or tree not in self.lost else attrs.evolve(lease, lived=self._lived(tree))
+
+    def _lived(self, tree: TreeId) -> tuple[int, ...]:
+        return tuple(epoch for epoch, holder in self.lost[tree].items() if not holder)
+
+    def lose(self, tree: TreeId, epoch: int, holder: str) -> None:
+        """A tree is taken from a holder whose lease is over."""
+        lost = self.lost.setdefault(tree, {})
+        lost.pop(epoch - REMEMBERED, None)
+        lost[epoch] = holder
+
+    def lives(self, holder: str) -> None:
+        """A holder does something: it is not gone."""
+        for lost in self.lost.values():
+            lost.update({epoch: "" for epoch, whose in lost.items() if whose == holder})

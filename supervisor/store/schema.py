@@ -27,6 +27,13 @@ _FIRST: Final = (
     """
     CREATE TABLE owners (holder TEXT PRIMARY KEY, until REAL, body BLOB NOT NULL) STRICT, WITHOUT ROWID
     """,
+    # Epochs that ended because a lease was over. holder: NULL once it has shown that it lives (CON-6).
+    """
+    CREATE TABLE lost (
+        tree TEXT NOT NULL, epoch INTEGER NOT NULL, holder TEXT, PRIMARY KEY (tree, epoch)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX lost_holder ON lost(holder) WHERE holder IS NOT NULL",
     # Waits that go from one process to another (REE-5): few, and only while there are some.
     """
     CREATE TABLE waits (

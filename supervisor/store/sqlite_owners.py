@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from .crossing import Crossing, Published
-from .leases import Holder, Lease, begun, is_over, owned_elsewhere
+from .leases import REMEMBERED, Holder, Lease, begun, is_over, owned_elsewhere
 from .sqlite_machine import boot_id, gone
 from .sqlite_steps import Step
 
@@ -56,7 +56,10 @@ def cross(holder: Holder, waits: tuple[Crossing, ...], clock: Clock) -> Owning:
     return Owning("", (_cross, (holder, waits, clock)))
 
 
-LEASE: Final = "SELECT t.epoch, o.body, o.until FROM trees t LEFT JOIN owners o ON o.holder = t.holder WHERE t.tree = ?"
+LEASE: Final = (
+    "SELECT t.epoch, o.body, o.until, (SELECT json_group_array(l.epoch) FROM lost l WHERE l.tree = t.tree"
+    " AND l.holder IS NULL) FROM trees t LEFT JOIN owners o ON o.holder = t.holder WHERE t.tree = ?"
+)
 _TAKE: Final = (
     "INSERT INTO trees VALUES (?1, 1, ?2)"
     " ON CONFLICT DO UPDATE SET epoch = epoch + 1, holder = excluded.holder RETURNING epoch"
@@ -74,7 +77,7 @@ _EMPTY: Final = (
 def _take(db: Db, tree: str, holder: Holder, clock: Clock) -> int:
     now = clock()
     found = db.ask(LEASE, (tree,))
-    epoch, body, until = found[0] if found else (0, None, None)
+    epoch, body, until, _ = found[0] if found else (0, None, None, None)
     before = None
     if body is not None:
         before = decoded(body, until)
@@ -86,6 +89,9 @@ def _take(db: Db, tree: str, holder: Holder, clock: Clock) -> int:
     db.epochs[tree] = taken
     _keep(db, holder, now, _KEEP_UNLESS_OUSTED)
     if before is not None:
+        if not gone(before.holder):  # it may only have been stopped, and come back
+            db.execute("DELETE FROM lost WHERE tree = ? AND epoch <= ?", (tree, epoch - REMEMBERED))
+            db.execute("INSERT INTO lost VALUES (?, ?, ?)", (tree, epoch, before.holder.id))
         _oust(db, before.holder)
     return taken
 
@@ -98,16 +104,21 @@ def _oust(db: Db, holder: Holder) -> None:
         old = decoded(body, until).holder
         if old.boot != boot or gone(old):
             db.execute(_FORGET, (old.id,))
+            db.execute("DELETE FROM waits WHERE holder = ?", (old.id,))
 
 
 def _keep(db: Db, holder: Holder, now: float, how: str = _KEEP) -> None:
     db.execute(how, (holder.id, begun(holder, now).until, msgspec.json.encode(attrs.asdict(holder))))
 
 
+_LIVES: Final = "UPDATE lost SET holder = NULL WHERE holder = ?"
+
+
 def _renew(db: Db, holder: Holder, clock: Clock) -> Any:
     now = clock()
     if db.ask(_RENEW, (begun(holder, now).until, holder.id)):
         return None
+    db.execute(_LIVES, (holder.id,))
     held = tuple(db.ask("SELECT tree, epoch FROM trees WHERE holder = ?", (holder.id,)))
     if held:
         _keep(db, holder, now)
@@ -117,6 +128,7 @@ def _renew(db: Db, holder: Holder, clock: Clock) -> Any:
 
 
 def _release(db: Db, holder: Holder, trees: tuple[str, ...] | None) -> None:
+    db.execute(_LIVES, (holder.id,))
     if trees is None:
         db.execute("UPDATE trees SET holder = NULL WHERE holder = ?", (holder.id,))
         db.execute(_FORGET, (holder.id,))
@@ -150,6 +162,6 @@ def _cross(db: Db, holder: Holder, waits: tuple[Crossing, ...], clock: Clock) ->
     )
 
 
-def decoded(body: bytes, until: float | None) -> Lease:
+def decoded(body: bytes, until: float | None, lived: str = "[]") -> Lease:
     """A lease as it is stored."""
-    return Lease(Holder(**msgspec.json.decode(body)), until)
+    return Lease(Holder(**msgspec.json.decode(body)), until, tuple(msgspec.json.decode(lived)))

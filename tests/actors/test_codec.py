@@ -107,6 +107,7 @@ SAMPLES: dict[str, tuple[Form[Any], Any, Any]] = {  # a full value, and one of d
             open=OpenTurn(
                 3, 2, 1, asking=True, held=AMOUNTS, tries=1, consumed=(MessageId("m-1"), MessageId("m-2")),
                 output="Verdict", alone=True, left=True, skipped=(CALL,), began_us=5,
+                lost=(3, 5),
             ),
             usage=USAGE, spent=AMOUNTS, cost_known=False, budget='{"usd":"1"}', key="nightly", task_digest="task",
             suspended="leaving", background=True, started_by=CALL, run_usage=USAGE, run_spent=AMOUNTS,

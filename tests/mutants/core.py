@@ -523,7 +523,7 @@ MUTANTS = (
     Mutant("CON-6 given up a crash early", POISON, "crashes >= limit:", "crashes >= limit - 1:"),
     Mutant("CON-6 never taken apart", POISON, "crashes == limit - 1 and", "False and"),
     Mutant("CON-6 one alone taken apart", POISON, "len(turn_open.consumed) > 1", "len(turn_open.consumed) > 0"),
-    Mutant("CON-6 crash not counted", POISON, "row.open.tries + crashed(row, event)", "row.open.tries"),
+    Mutant("CON-6 crash not counted", POISON, "row.open.tries + (event.crashed and at_work(row))", "row.open.tries"),
     Mutant("CON-6 leaving is a crash", POISON, " and not row.open.left", ""),
     Mutant("CON-6 parking is a crash", POISON, " and row.suspended is None", ""),
     Mutant("CON-6 letters not dead", POISON, "(*moves, *writes, *made.commit)", "(*writes, *made.commit)"),

@@ -416,7 +416,7 @@ async def test_own_1_a_tree_is_opened_once_whoever_gives_up(autojump_clock: trio
     """Of tasks that take a tree at a time, one whose wait is cancelled leaves the next one alone with it."""
     opening: list[TreeId] = []
 
-    async def opened(tree: TreeId) -> None:
+    async def opened(tree: TreeId, _: int) -> None:
         opening.append(tree)
         assert len(opening) == 1, "two open the accounts of a tree at a time"
         try:

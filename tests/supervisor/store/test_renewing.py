@@ -89,7 +89,7 @@ class Meanwhile(PassingStore):
         return held
 
 
-async def _opened(_tree: TreeId) -> None:
+async def _opened(_tree: TreeId, __: int) -> None:
     pass
 
 

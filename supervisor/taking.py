@@ -1,0 +1,57 @@
+"""The start of ownership: a tree that was taken is recovered in one commit, before anything of it is read in (REC)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors.changes import ChangeSet, Put
+from actors.errors import InDoubt
+from actors.poison import at_work
+
+from .recovery import recovered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from actors.changes import AgentRow
+    from actors.ids import TreeId
+
+    from .patience import Patience
+    from .store.base import Store
+
+
+async def recover(
+    store: Store, patience: Patience, tree: TreeId, epoch: int, limit_of: Callable[[str], int | None]
+) -> tuple[AgentRow, ...]:
+    """Write what must be there before a tree's agents do anything; it may be asked for again, whatever became of it.
+
+    Args:
+        store: has the tree.
+        patience: with the store.
+        tree: that was taken.
+        epoch: with which it was.
+        limit_of: as for `recovered`.
+
+    Returns:
+        The rows of the tree's agents, as they stand then.
+
+    Raises:
+        StoreError: it could not be read, or nothing of it is written, or that is not known.
+    """
+    rows = await store.tree_rows(tree)
+    if not any(map(at_work, rows)):  # as nearly always
+        return rows
+    lease = await store.lease(tree)
+    lived = () if lease is None else lease.lived
+    changed = recovered(rows, epoch, lived, limit_of)
+    if not changed:
+        return rows
+    try:
+        await patience.through(store.commit, ChangeSet(tree, epoch, tuple([Put(row) for row in changed])))
+    except InDoubt:
+        rows = await store.tree_rows(tree)
+        if recovered(rows, epoch, lived, limit_of):
+            raise
+        return rows
+    new = {row.agent: row for row in changed}
+    return tuple([new.get(row.agent, row) for row in rows])
