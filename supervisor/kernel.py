@@ -269,6 +269,9 @@ class Kernel:
             if stored is None:
                 msg = f"there is no agent {agent!r} in this store"
                 raise UnknownPath(msg)
+            born = self.actors.get(agent)
+            if born is not None:  # its birth was in the store, and was told only now (KERNEL-1)
+                return born
             actor = self._settle_in(stored, stand_in=stand_in)
             catch_up(actor)
         self.adopted(actor)

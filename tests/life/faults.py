@@ -113,13 +113,13 @@ class LifeStore(PassingStore):
             fault = next((one.when for one in self._troubles if one.at <= number < one.until), None)
             if fault is Fault.BEFORE:
                 self._injected(number, fault)
-            before = self._last
-            self._last = mine = trio.Event()
+            before, mine = None, trio.Event()
             at = -1
 
             def applied(values: Values) -> None:
-                nonlocal at
+                nonlocal at, before
                 at = self._history.add(self._process, change_set, values)
+                before, self._last = self._last, mine
 
             try:
                 values = await self._store.commit(change_set, applied)

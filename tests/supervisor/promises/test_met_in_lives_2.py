@@ -10,15 +10,19 @@ import trio
 from actors import AgentCrashed, Budget, call, tool
 from actors.changes import Claim, Enqueue, Intake, Move, Put, Shut
 from actors.errors import AgentClosed, Conflict, InDoubt, Unavailable
+from actors.ids import AgentId
 from actors.messages import Purpose, ReceiptState
 from actors.models.script import broken, hang
-from tests.supervisor.promises.world import World, agent, has, messages, quiet, started, until, watched
+from supervisor.store.faults import PassingStore
+from tests.supervisor.promises.world import World, agent, has, messages, quiet, started, texts, until, watched
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
+    from actors.actor import Actor
     from actors.changes import AgentRow, ChangeSet
     from supervisor import Supervisor
+    from supervisor.store.base import StoredAgent
 
 
 # -- closes ----------------------------------------------------------------------------------------------------------
@@ -346,3 +350,52 @@ async def test_acc_5_a_death_that_the_store_refuses_is_tried_again_later(
         await trio.sleep(60)
         assert 2 <= len(tried) <= 20
         memory.spy.before = _nothing
+
+
+# -- births ----------------------------------------------------------------------------------------------------------
+
+
+async def test_kernel_1_an_agent_that_is_read_while_its_birth_is_told_is_in_memory_once(
+    memory: World, autojump_clock: MockClock
+) -> None:
+    """Whoever finds a new agent in the store, and reads it while its birth comes true, gets the one that was born."""
+    kid = AgentId("a/kid")
+    written, read, told = trio.Event(), trio.Event(), trio.Event()
+
+    class Slow(PassingStore):
+        """A read of the new agent is answered when its birth has been told."""
+
+        async def load_agent(self, agent: AgentId) -> StoredAgent | None:
+            found = await super().load_agent(agent)
+            if agent == kid:
+                read.set()
+                await told.wait()
+            return found
+
+    async def after(change_set: ChangeSet) -> None:
+        if has(change_set, Put, lambda op: op.fresh and getattr(op.row, "agent", None) == kid):
+            written.set()
+            await read.wait()
+
+    spec = agent("a", children=[agent("kid")])
+    script = {"a": [call("kid", task="help"), "well"], "kid": ["helped", "again"]}
+    async with memory.open(script, wrap=Slow) as sup, trio.open_nursery() as nursery:
+        memory.spy.after = after
+        kernel = sup._parts.kernel
+        found: list[Actor] = []
+        ref = await sup.start(spec, "go")
+
+        async def finds() -> None:
+            found.append(await kernel.resident(kid))
+
+        await written.wait()
+        nursery.start_soon(finds)
+        await until(lambda: kid in kernel.actors)
+        born = kernel.actors[kid]
+        told.set()
+        assert (await ref.wait_report()).text == "well"
+        assert found == [born]
+        assert kernel.actors[kid] is born
+        child = await sup.find("a/kid")
+        assert (await child.ask("more")).text == "again"
+        assert texts(await child.transcript()) == ["<help", ">helped", "<more", ">again"]
