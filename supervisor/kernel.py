@@ -267,10 +267,8 @@ class Kernel:
             if self.ownership.epochs.get(tree) != epoch:  # lost while it was read, which is not how it is any more
                 return await self._read(agent, stand_in=stand_in)
             if stored is None:
-                msg = f"there is no agent {agent!r} in this store"
-                raise UnknownPath(msg)
-            born = self.actors.get(agent)
-            if born is not None:  # its birth was in the store, and was told only now (KERNEL-1)
+                raise _unknown(agent)
+            if (born := self.actors.get(agent)) is not None:  # its birth was in the store, and was told only now (KERNEL-1)
                 return born
             actor = self._settle_in(stored, stand_in=stand_in)
             catch_up(actor)
@@ -282,8 +280,7 @@ class Kernel:
         """Refuse to take a tree for the sake of an agent that is not there, or that could not be run here."""
         stored = await self.store.load_agent(agent)
         if stored is None:
-            msg = f"there is no agent {agent!r} in this store"
-            raise UnknownPath(msg)
+            raise _unknown(agent)
         if stored.row.name in self.registry:
             return
         lease = await self.store.lease(tree_of(agent))
@@ -357,6 +354,10 @@ class Kernel:
         """All trees that are run here stand still, or go on: whoever watches one of them hears of it."""
         for tree in self.ownership.epochs:
             self.tell(AgentId(tree), StoreTroubled, {"error": error})
+
+
+def _unknown(agent: AgentId) -> UnknownPath:
+    return UnknownPath(f"there is no agent {agent!r} in this store")
 
 
 def _spec_missing(row: AgentRow) -> SpecMissing:
