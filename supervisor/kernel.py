@@ -268,7 +268,7 @@ class Kernel:
                 return await self._read(agent, stand_in=stand_in)
             if stored is None:
                 raise _unknown(agent)
-            if (born := self.actors.get(agent)) is not None:  # its birth was in the store, and was told only now (KERNEL-1)
+            if (born := self.actors.get(agent)) is not None:  # its birth, in the store, was told only now (KERNEL-1)
                 return born
             actor = self._settle_in(stored, stand_in=stand_in)
             catch_up(actor)
