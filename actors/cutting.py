@@ -62,7 +62,7 @@ def cut(state: TurnState, event: Cut) -> Step:
         ended = tuple(call for call, was in zip(calls, state.calls, strict=True) if call is not was)
         state.calls = calls
         batch_over(state, (), ())
-        actions += [CancelCalls(running), *settled_tells(ended)]
+        actions += [CancelCalls(running, event.steer or event.late), *settled_tells(ended)]
     if event.late:
         return _late(state, event, tuple(actions))
     if event.steer:

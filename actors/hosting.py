@@ -71,8 +71,11 @@ class Host(Protocol):
         """
         ...
 
-    def cancel_calls(self, calls: tuple[CallId, ...]) -> None:
-        """Cancel running calls and leave them behind; what they return is late (TOL-14)."""
+    def cancel_calls(self, calls: tuple[CallId, ...], *, children: bool = False) -> None:
+        """Cancel running calls and leave them behind; what they return is late (TOL-14).
+
+        `children`: abort the children that they wait for.
+        """
         ...
 
     def left_behind(self) -> bool:

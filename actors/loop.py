@@ -253,8 +253,8 @@ class TurnLoop:
                 self._admit(action)
             case StartCall(call=call):
                 self._start(call)
-            case CancelCalls(calls=calls):
-                _give_up(host, calls, self._inbox, self.state.pending)
+            case CancelCalls():
+                _give_up(host, action, self._inbox, self.state.pending)
             case CallHook():
                 answer, wanted = partial(self._answer, self._generation), partial(self._asks, self._generation)
                 self._end_hook = host.start_hook(action, answer, wanted)
@@ -348,9 +348,10 @@ class TurnLoop:
             self._asking = False
 
 
-def _give_up(host: Host, calls: tuple[CallId, ...], inbox: deque[Input], settled: tuple[Record, ...]) -> None:
+def _give_up(host: Host, action: CancelCalls, inbox: deque[Input], settled: tuple[Record, ...]) -> None:
     """End these calls; what came from them and was not taken in before they were settled is late (TOL-14)."""
-    host.cancel_calls(calls)
+    calls = action.calls
+    host.cancel_calls(calls, children=action.children)
     if not any(isinstance(event, CallsReturned) for event in inbox):
         return
     names = {record.call: record.name for record in settled if isinstance(record, ResultRecord)}

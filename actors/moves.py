@@ -170,9 +170,13 @@ class StartCall(Struct, frozen=True):
 
 
 class CancelCalls(Struct, frozen=True):
-    """End these calls; what they still return is late (TOL-14)."""
+    """End these calls; what they still return is late (TOL-14).
+
+    `children`: abort the children that they wait for, whose reports nobody would read; an abort of the turn does that.
+    """
 
     calls: tuple[CallId, ...]
+    children: bool = False
 
 
 class CutStream(Struct, frozen=True):

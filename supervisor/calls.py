@@ -10,7 +10,7 @@ import trio
 
 from actors.calling import Context
 from actors.conversation import Conversation
-from actors.errors import UsageError
+from actors.errors import Aborted, UsageError
 from actors.evolve import evolve
 from actors.happenings import ToolLate, ToolProgress, ToolStuck
 from actors.ref import AgentRef
@@ -18,6 +18,7 @@ from actors.running import Room, Running, beginning, so_far
 from actors.tools import Effect
 from actors.transcript import ResultStatus
 
+from .offspring import awaited_by
 from .pages import read_page
 from .scopes import Scopes
 from .starting import Start
@@ -73,6 +74,8 @@ class Calls:
 
         def delivered(outcome: CallOutcome) -> None:
             self.running.pop(call.block.id, None)
+            if running.scope.cancelled_caught and running.cancelled is None:  # its time was up
+                self.abort_children((call.block.id,))
             staged = staging.returned(call.block.id, good=outcome.status is ResultStatus.OK)
             kept = self.scopes.kept(call.block.id)
             deliver(evolve(outcome, staged=staged, kept=kept) if staged or kept else outcome)
@@ -118,7 +121,14 @@ class Calls:
             msg = f"{self.agent} has no running call {call!r}; running: {names}"
             raise UsageError(msg)
         running.cancelled = reason
+        self.abort_children((call,))
         running.scope.cancel()
+
+    def abort_children(self, calls: tuple[CallId, ...]) -> None:
+        """Calls are cut, and their turn goes on: the children that they wait for end too, for nobody hears of them."""
+        parts = self._parts
+        awaited = awaited_by(parts, self.agent, calls)
+        parts.actors_nursery.start_soon(parts.stopping.abort_children, self.agent, calls, awaited)
 
     def left_behind(self) -> tuple[Running, ...]:
         """Calls left behind whose code still runs."""
@@ -198,7 +208,14 @@ class Calls:
     async def start_child(
         self, agent: Agent, task: object, *, key: str, budget: Budget | None, background: bool, call: CallId
     ) -> AgentRef:
-        """Start a child of this agent."""
+        """Start a child of this agent; a call that was cut starts none, for nobody would ever stop it.
+
+        Raises:
+            Aborted: it was cut.
+        """
+        running = self.running.get(call) or self.stuck.get(call)
+        if running is not None and running.left_behind:
+            raise Aborted(f"the call {call} was cut off, and starts no agents any more")
         started = await self._parts.children.start(
             Start(agent, task, parent=self.agent, key=key, budget=budget, background=background, call=call)
         )

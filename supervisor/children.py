@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.changes import Bump
-from actors.errors import Aborted, Conflict, Unfinished, UsageError
+from actors.changes import Bump, Intake
+from actors.errors import Aborted, AgentClosed, Conflict, Unfinished, UsageError
 from actors.guarding import safely_told
 from actors.ids import AgentId, TreeId, child_path, ordinal_of, tree_of
 from actors.messages import Status
@@ -91,6 +91,9 @@ class Children:
         if start.parent and self._parts.stopping.barred(AgentId(start.parent)):
             msg = f"{start.parent} is being stopped; it starts no agents"
             raise Aborted(msg)
+        parent = self._parts.kernel.actors.get(AgentId(start.parent))
+        if parent is not None and parent.intake is Intake.CLOSED:  # code of it that outlived it (CLS-4, SUP-4)
+            raise AgentClosed(f"{start.parent} is closed; it starts no agents")
 
     async def _find(self, start: Start) -> Started | None:
         """The agent of the key, if there is one."""

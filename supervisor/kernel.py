@@ -317,7 +317,7 @@ class Kernel:
         self.actors[row.agent] = actor
         return actor
 
-    async def _begin_to_own(self, tree: TreeId, epoch: int) -> None:
+    async def _begin_to_own(self, tree: TreeId, epoch: int) -> bool:
         """Recover a tree that was taken, and open the accounts of all its agents (BUD-7)."""
         rows = await recover(self.store, self.patience, tree, epoch, self._poison_limit)
         grants = [await self.store.kv(row.agent, GRANTS) if row.budget is not None else () for row in rows]
@@ -325,10 +325,10 @@ class Kernel:
             self.open_account(row)
             for more, by in map(read_grant, granted):
                 self.ledger.grant(row.agent, more, by=by)
+        return bool(rows)
 
     def _poison_limit(self, name: str) -> int | None:
-        spec = self.registry.get(name)
-        return None if spec is None else spec.limits.poison_limit
+        return None if (spec := self.registry.get(name)) is None else spec.limits.poison_limit
 
     def open_account(self, row: AgentRow) -> None:
         """The agent's account in the ledger, with what it had spent and the lost request it had reserved for."""

@@ -87,6 +87,7 @@ class Life:
             await self._bury_decisions(actor, stale)
         aborts = tuple(queued for queued in actor.mailbox.orders if queued.envelope.purpose is Purpose.ABORT)
         if aborts and actor.row.open is not None:  # parked, or found open: its calls are settled with the abort (ABT-3)
+            await self._parts.stopping.take_along(actor.path, aborts[0].envelope.reason or "aborted")
             await actor.end_open(aborts[0].envelope.reason or "aborted", aborts)
             return
         for queued in actor.mailbox.orders:

@@ -34,10 +34,11 @@ class Ownership:
     Attributes:
         holder: this supervisor, as others are told of it.
         patience: with a store that cannot be written for a while.
-        opened: awaited with a tree that was taken and its epoch, before anything of it may begin.
+        opened: awaited with a tree that was taken and its epoch, before anything of it may begin; whether it was there.
+        found: trees that were there: not all that owes work in them need be in memory.
     """
 
-    def __init__(self, store: Store, opened: Callable[[TreeId, int], Awaitable[None]], patience: Patience) -> None:
+    def __init__(self, store: Store, opened: Callable[[TreeId, int], Awaitable[bool]], patience: Patience) -> None:
         self._store = store
         self._opened = opened
         self._patience = patience
@@ -47,6 +48,7 @@ class Ownership:
         self._fresh: set[TreeId] = set()  # those of `epochs` that were taken since the last renewal began
         self._lost = False  # something was; the store has not heard yet that this process lives
         self.leaving: set[TreeId] = set()
+        self.found: set[TreeId] = set()
 
     async def own(self, tree: TreeId) -> int:
         """Own a tree, once; its epoch.
@@ -63,7 +65,8 @@ class Ownership:
             async with lock:
                 if tree not in self.epochs:
                     epoch = await self._patience.through(self._store.own, tree, self.holder)
-                    await self._opened(tree, epoch)
+                    if await self._opened(tree, epoch):
+                        self.found.add(tree)
                     self.epochs[tree] = epoch
                     self._fresh.add(tree)
         finally:

@@ -18,6 +18,7 @@ from actors.ids import AgentId, tree_of
 from actors.messages import Purpose
 from actors.waiting import Mode, Need
 
+from .offspring import waited_for
 from .store.crossing import Crossing, hopeless
 from .waits import describe
 
@@ -135,7 +136,7 @@ class Peers:
         """An abort from elsewhere takes all that the turn waits for, as one from here does (ABT-5)."""
         envelope = queued.envelope
         if envelope.purpose is Purpose.ABORT:
-            above, *below = self._parts.stopping.waited_for(envelope.to)
+            above, *below = waited_for(self._parts, envelope.to)
             reason = envelope.reason or "aborted"
             self._parts.actors_nursery.start_soon(self._abort, tuple(below), reason, above)
 

@@ -279,9 +279,13 @@ class Services:
             self._parts.children.reserve(self.agent, call.block.name, call.block.id)
         return self._calls.start(call, frame, deliver, self._hooking.around(call))
 
-    def cancel_calls(self, calls: tuple[CallId, ...]) -> None:
-        """Cancel running calls and leave them behind."""
+    def cancel_calls(self, calls: tuple[CallId, ...], *, children: bool = False) -> None:
+        """Cancel running calls and leave them behind; what does not end is named though no request waits for it."""
+        if children:
+            self._calls.abort_children(calls)
         self._calls.leave_behind(calls)
+        if self._calls.left_behind():
+            self._parts.actors_nursery.start_soon(self.settle_left_behind)
 
     def left_behind(self) -> bool:
         """Whether calls that an abort left behind still run."""

@@ -18,12 +18,14 @@ from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
 from actors.parking import APPROVAL, PAUSED
 from actors.waiting import Need
 
+from .offspring import read_in, started_by, waited_for
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from actors.actor import Actor
     from actors.changes import Operation
-    from actors.ids import TreeId
+    from actors.ids import CallId, TreeId
 
     from .parts import Parts
 
@@ -130,25 +132,33 @@ class Stopping:
 
         Durable: the abort, on return.
         """
-        await self._abort(lambda: self.below(path) if subtree else self.waited_for(path), reason, path)
+        await read_in(self._parts, path)
+        await self._abort(lambda: self.below(path) if subtree else waited_for(self._parts, path), reason, path)
+
+    async def take_along(self, path: AgentId, reason: str) -> None:
+        """The abort of a turn that is not run is carried out: what its calls had started is aborted, too (ABT-5).
+
+        Where the abort was ordered here that has its orders already.
+        """
+        await read_in(self._parts, path)
+        actors = self._parts.kernel.actors
+        left = tuple([node for node in waited_for(self._parts, path) if node != path and not _aborting(actors[node])])
+        await self._abort(lambda: left, reason, path)
 
     async def abort_those(self, targets: tuple[AgentId, ...], reason: str, whose: AgentId) -> None:
         """End the turns of agents that the turn of one had waited for, whose own abort is ordered already (ABT-5)."""
         await self._abort(lambda: targets, reason, whose)
 
-    def waited_for(self, path: AgentId) -> tuple[AgentId, ...]:
-        """An agent and the descendants that its turn waits for, all the way down (ABT-5)."""
-        found: dict[AgentId, None] = {}
-        todo, graph = [path], self._parts.graph
-        while todo:
-            node = todo.pop()
-            if node in found:
-                continue
-            found[node] = None
-            below = f"{node}/"
-            for wait in graph.waits_of(node):
-                todo += [target for target in graph.targets_of(wait) if target.startswith(below)]
-        return tuple(found)
+    async def abort_children(self, path: AgentId, calls: Collection[CallId], awaited: Collection[AgentId]) -> None:
+        """Abort the children that calls of an agent waited for, or had started, which were cut while its turn goes on.
+
+        In a task of its own: of what cannot be written the child goes on.
+        """
+        with suppress(CallboardError):
+            await self._parts.children.born(path)
+            found = dict.fromkeys((*awaited, *started_by(self._parts, path, calls)))
+            reason = f"the call of {path} that waited for it was cut off"
+            await self._abort(lambda: tuple([n for child in found for n in waited_for(self._parts, child)]), reason)
 
     async def _abort(
         self, targets: Callable[[], tuple[AgentId, ...]], reason: str, whose: AgentId | None = None
@@ -252,6 +262,11 @@ def ordered_by(
     return why, parent if whose is not None and path != whose and parent in targets else None
 
 
+def _aborting(actor: Actor) -> bool:
+    """Whether an abort was ordered that it has not carried out yet."""
+    return any(order.envelope.purpose is Purpose.ABORT for order in actor.mailbox.orders)
+
+
 def _works(actor: Actor) -> bool:
     """Whether it begins a turn as soon as no barrier keeps it."""
     return actor.due or (actor.suspended is None and actor.owes)
@@ -262,4 +277,4 @@ def _parked(actor: Actor) -> bool:
     return actor.row.open is not None and actor.suspended in _WAITS_FOR_A_PERSON
 
 
-_WAITS_FOR_A_PERSON: Final = frozenset({APPROVAL, PAUSED, "budget"})
+_WAITS_FOR_A_PERSON: Final = frozenset({APPROVAL, PAUSED, "budget", "spec_missing"})

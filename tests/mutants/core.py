@@ -274,7 +274,7 @@ MUTANTS = (
     Mutant(
         "ABT-3 abort waits: calls not cancelled",
         CUTTING,
-        "actions += [CancelCalls(running), *settled",
+        "actions += [CancelCalls(running, event.steer or event.late), *settled",
         "actions += [*settled",
     ),
     Mutant(

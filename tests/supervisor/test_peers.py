@@ -152,6 +152,31 @@ async def test_abt_5_an_abort_from_elsewhere_takes_the_child_that_is_waited_for(
         assert trio.current_time() - began < 1
 
 
+async def test_abt_5_an_abort_from_elsewhere_takes_what_the_owner_has_not_resumed(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Its owner took the tree behind a restart, and runs nothing of it: what the turn had waited for is aborted too."""
+
+    @tool(approve=True)
+    async def delete() -> str:
+        """Delete."""
+        return "deleted"
+
+    parent = Agent("p", "Wait.", children=[agent(tools=[delete])])
+    script = {"p": [call("a", task="x"), "behind"], "a": [call("delete"), "never"]}
+    async with shared.open(script, parent) as before:
+        await before.run(parent, "go")
+    async with shared.open(script, parent) as owner, shared.open({}, parent) as other:
+        mine = await owner.find("p")
+        await (await other.find("p")).abort("enough")
+        await trio.sleep(5)
+        assert await owner.store.awaiting_calls() == ()
+        assert [row.agent for row in await owner.tree() if row.open is not None] == []
+        report = await (await owner.find("p/a")).wait_report()
+        assert (report.status, "as part of the abort of p" in str(report.error)) == ("aborted", True)
+        assert (await mine.ask("and now?")).text == "behind"
+
+
 async def test_sup_6_processes_that_wait_only_at_home_do_not_write_for_it(
     shared: Shared, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -416,13 +441,14 @@ async def test_own_1_a_tree_is_opened_once_whoever_gives_up(autojump_clock: trio
     """Of tasks that take a tree at a time, one whose wait is cancelled leaves the next one alone with it."""
     opening: list[TreeId] = []
 
-    async def opened(tree: TreeId, _: int) -> None:
+    async def opened(tree: TreeId, _: int) -> bool:
         opening.append(tree)
         assert len(opening) == 1, "two open the accounts of a tree at a time"
         try:
             await trio.sleep(2)
         finally:
             opening.remove(tree)
+        return False
 
     ownership = Ownership(open_memory_store(store_id="s"), opened, Patience(10.0, trio.current_time, lambda _: None))
 

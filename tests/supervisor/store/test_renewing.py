@@ -89,8 +89,8 @@ class Meanwhile(PassingStore):
         return held
 
 
-async def _opened(_tree: TreeId, __: int) -> None:
-    pass
+async def _opened(_tree: TreeId, __: int) -> bool:
+    return False
 
 
 @asynccontextmanager
