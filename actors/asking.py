@@ -161,8 +161,8 @@ async def answered(
         host.gate.abandon(ticket)
     answer_tool = None if action.output is None else ANSWER_TOOL  # a call of it runs nothing, and costs none
     calls = sum(isinstance(block, WireCall) and block.name != answer_tool for block in served.response.blocks)
-    granted = host.grant_calls(calls) if calls and wanted() else None
-    collector.answer = answer = Responded(host.now(), served, ticket.charged, granted)
+    granted, short = host.grant_calls(calls) if calls and wanted() else (None, None)
+    collector.answer = answer = Responded(host.now(), served, ticket.charged, granted, short)
     return answer
 
 

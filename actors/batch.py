@@ -45,6 +45,7 @@ class Why(enum.StrEnum):
     ABORT = "The run was aborted"
     STEER = "A newer message interrupted the turn"
     TIME = "The time for this turn was up"
+    BUDGET = "The time of the budget was used up"
     FATAL = "A call beside this one failed, which ends the whole batch,"
     HOOK = "A hook of this agent stopped the turn"
     CRASH = "The turn was given up"
@@ -163,7 +164,8 @@ def stop(
     return tuple(after)
 
 
-_CUT: Final = {why: ResultStatus.TIMEOUT if why is Why.TIME else ResultStatus.ABORTED for why in Why}
+_TIMES: Final = frozenset({Why.TIME, Why.BUDGET})
+_CUT: Final = {why: ResultStatus.TIMEOUT if why in _TIMES else ResultStatus.ABORTED for why in Why}
 
 
 def _lower(text: str) -> str:

@@ -18,7 +18,7 @@ from .usage import MICROSECONDS
 if TYPE_CHECKING:
     from .callview import CallView
     from .cycles import Done
-    from .errors import BudgetError
+    from .errors import BudgetError, Exhausted
     from .ids import TurnId
     from .moves import Step, Tell, TurnState
 
@@ -81,8 +81,13 @@ def last_chance(state: TurnState, text: str) -> None:
 # -- tool calls --------------------------------------------------------------------------------------------------
 
 
-def bounded(state: TurnState, turn: TurnId, calls: tuple[CallView, ...], granted: int | None) -> tuple[CallView, ...]:
-    """Refuse what is over a bound: calls per response, the budget's tool calls, the same failing call again."""
+def bounded(
+    state: TurnState, turn: TurnId, calls: tuple[CallView, ...], granted: int | None, short: Exhausted | None = None
+) -> tuple[CallView, ...]:
+    """Refuse what is over a bound: calls per response, the budget's tool calls, the same failing call again.
+
+    `short`: why the budget granted no more; what it says is done at the next boundary.
+    """
     limits = state.spec.limits
     after: list[CallView] = []
     for index, call in enumerate(calls):
@@ -94,6 +99,7 @@ def bounded(state: TurnState, turn: TurnId, calls: tuple[CallView, ...], granted
             )
         elif granted is not None and sum(c.state is CallState.PLANNED for c in after) >= granted:
             after.append(batch.refuse(turn, call, "Not run: the budget of tool calls is exhausted."))
+            state.short = short
         elif (times := _failed_times(state, call)) >= limits.identical_failures:
             text = f"Not run: this same call failed {times} times in a row. Do something else."
             after.append(batch.refuse(turn, call, text))

@@ -56,7 +56,9 @@ class Budget:
         tokens, input_tokens, output_tokens, model_calls, tool_calls: counts over the whole subtree.
         agents: agents alive below at once. depth: levels below.
         soft, critical: shares of a limit at which the agent, its parent and watchers are told, 0 to 1.
-        on_exhausted: `wrap_up` (one last response without tools), `park` (wait for a grant), `fail`.
+        on_exhausted: what an agent does whose request, or tool call, one of these limits refuses, itself or below:
+            `wrap_up` (one last response without tools), `park` (wait for a grant), `fail`. Where several budgets bind,
+            the one that refused decides. Time that is up leaves no last response: there `wrap_up` fails, too.
     """
 
     usd: Decimal | str | int | None = attrs.field(default=None, kw_only=True)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from . import answers, approving, batch, bounds, compacting, ending, staging
+from . import answers, approving, batch, compacting, ending, staging
 from .batch import Why
 from .batching import batch_over, settled_tells
 from .callview import CallView
 from .changes import CallState
 from .compaction import NO_COMPACTION
-from .errors import Conflict, Fenced
+from .errors import Conflict, Exhausted, Fenced
 from .evolve import evolve
 from .happenings import ResponseEnded
 from .ids import turn_id
@@ -24,6 +24,7 @@ from .transcript import ResultRecord, ResultStatus
 
 if TYPE_CHECKING:
     from .answers import Reading
+    from .errors import BudgetError
     from .ids import CallId
     from .inputs import Responded
     from .moves import Action
@@ -62,9 +63,9 @@ def cut(state: TurnState, event: Cut) -> Step:
         ended = tuple(call for call, was in zip(calls, state.calls, strict=True) if call is not was)
         state.calls = calls
         batch_over(state, (), ())
-        actions += [CancelCalls(running, event.steer or event.late), *settled_tells(ended)]
-    if event.late:
-        return _late(state, event, tuple(actions))
+        actions += [CancelCalls(running, event.steer or event.late is not None), *settled_tells(ended)]
+    if event.late is not None:
+        return _late(state, event, event.late, tuple(actions))
     if event.steer:
         _note_skipped(state, state.pending[kept:], settled)
         state.phase = Phase.LOOKING
@@ -73,12 +74,15 @@ def cut(state: TurnState, event: Cut) -> Step:
 
 
 def _why(event: Cut) -> Why:
-    return Why.TIME if event.late else Why.STEER if event.steer else Why.ABORT
+    if event.late is not None:
+        return Why.BUDGET if isinstance(event.late, Exhausted) else Why.TIME
+    return Why.STEER if event.steer else Why.ABORT
 
 
-def _late(state: TurnState, event: Cut, actions: tuple[Action, ...]) -> Step:
+def _late(state: TurnState, event: Cut, error: BudgetError, actions: tuple[Action, ...]) -> Step:
     """Fail; where nothing was taken yet, take it first: who sent it must be told, and not by a turn without end."""
-    error = bounds.late(state)
+    if isinstance(error, Exhausted) and error.on_exhausted == "park":
+        return ending.suspend(state, event.now, "budget", error, actions)
     if not nothing_owed(state):
         return ending.fail(state, error, event.now, *actions)
     state.refused, state.phase = error, Phase.LOOKING

@@ -269,7 +269,9 @@ def nothing(state: TurnState, now: float) -> Step:
     return finish(state, Status.ABORTED, now, failure=failure_of(error))
 
 
-def suspend(state: TurnState, now: float, reason: str, error: Exhausted | None = None) -> Step:
+def suspend(
+    state: TurnState, now: float, reason: str, error: Exhausted | None = None, before: tuple[Action, ...] = ()
+) -> Step:
     """Stop here; what is settled becomes durable, what is queued stays queued (CLS-5)."""
     state.mail = ()
     if not state.pending and not state.row.owes and error is None:
@@ -278,7 +280,7 @@ def suspend(state: TurnState, now: float, reason: str, error: Exhausted | None =
         state.row = evolve(state.row, suspended=reason, owes=True)
     told = outcome(state, opened(state), Status.PARKED, failure=failure_of(error)) if error is not None else None
     commit, records = flush(state, now)
-    return suspended(state, commit, records, (), reason=reason, told=told)
+    return suspended(state, commit, records, before, reason=reason, told=told)
 
 
 def suspended(

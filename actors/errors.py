@@ -96,10 +96,8 @@ class ProviderError(CallboardError):
 
     Attributes:
         reason: the neutral kind (`rate_limit`, `auth`, `stream_truncated`, …).
-        retry_after_s: seconds the server asked to wait, or None.
-        status: the HTTP status, or None.
-        request_id: the server's id of the request, or None.
-        code: the server's own error code, or None.
+        retry_after_s: seconds the server asked to wait, or None. status: the HTTP status, or None.
+        request_id: the server's id of the request, or None. code: its own error code, or None.
     """
 
     kind = "provider"
@@ -166,24 +164,26 @@ class Exhausted(BudgetError):
     """A reservation was refused (BUD-8).
 
     Attributes:
-        node: path of the agent whose budget binds.
-        dimension: `tokens`, `cost`, `model_calls`, …
+        node: path of the agent whose budget binds. dimension: `tokens`, `usd`, `model_calls`, …
         limit, spent, asked: in the dimension's own unit (cost in dollars, time in seconds), as text-exact numbers.
+        on_exhausted: what that budget says is to be done now (BUD-4).
     """
 
     kind = "exhausted"
 
-    def __init__(self, node: str, dimension: str, *, limit: object, spent: object, asked: object) -> None:
+    def __init__(
+        self, node: str, dimension: str, *, limit: object, spent: object, asked: object, on_exhausted: str = "wrap_up"
+    ) -> None:
         super().__init__(
-            f"budget of {node} exhausted: {dimension} limit {_plain(limit)}, spent or held {_plain(spent)},"
-            f" asked {_plain(asked)};"
-            f" raise it with grant({node!r}, Budget({dimension}=...)) or start with a larger budget"
+            f"budget of {node} exhausted: {dimension} limit {_plain(limit)}, spent or held {_plain(spent)}, asked"
+            f" {_plain(asked)}; raise it with grant({node!r}, Budget({dimension}=...)) or start with a larger budget"
         )
         self.node = node
         self.dimension = dimension
         self.limit = limit
         self.spent = spent
         self.asked = asked
+        self.on_exhausted = on_exhausted
 
 
 class SpawnLimit(BudgetError):

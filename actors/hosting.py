@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .callview import CallOutcome, CallView
     from .changes import Operation, Values
     from .conversation import Window
+    from .errors import Exhausted
     from .happenings import Event
     from .ids import AgentId, CallId
     from .inputs import HookReturned, Looked
@@ -59,8 +60,8 @@ class Host(Protocol):
         """The request for a step of the open turn."""
         ...
 
-    def grant_calls(self, count: int) -> int:
-        """How many of these tool calls the budget admits; they are charged (BUD-2)."""
+    def grant_calls(self, count: int) -> tuple[int, Exhausted | None]:
+        """How many of these tool calls the budget admits, and why not all; they are charged (BUD-2)."""
         ...
 
     def start_call(self, call: CallView, deliver: DeliverCall) -> Callable[[], str]:

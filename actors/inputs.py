@@ -10,7 +10,7 @@ from msgspec import Struct
 from .callview import CallOutcome, CallView
 from .changes import Operation
 from .compaction import CompactAsked, NotSummarised, Summarised
-from .errors import CallboardError, Exhausted, InternalError, ProviderError
+from .errors import BudgetError, CallboardError, Exhausted, InternalError, ProviderError
 from .ids import CallId
 from .messages import Queued
 from .output import OutputSpec
@@ -117,12 +117,13 @@ class NotAdmitted(Struct, frozen=True):
 
 
 class Responded(Struct, frozen=True):
-    """The model's whole answer. `granted`: how many of its calls the budget admits, None for all."""
+    """The model's whole answer. `granted`: how many of its calls the budget admits, None for all; `short`: why."""
 
     now: float
     served: Served
     spent: Amounts
     granted: int | None = None
+    short: Exhausted | None = None
 
 
 class Failed(Struct, frozen=True):
@@ -153,7 +154,7 @@ class Cut(Struct, frozen=True):
 
     Attributes:
         control: the abort's messages, to be claimed; empty for an interrupting steer.
-        reason: of the abort, else None. late: the turn's time is up.
+        reason: of the abort, else None. late: the error of a turn whose time is up, its own or its budget's.
         blocks: finished blocks of the response in progress; half: the text block that was being written.
         usage, spent: of the request that was cut. outcomes: of calls that had returned, but were not taken in yet.
         so_far: what running calls had so far, of those that say it.
@@ -169,13 +170,13 @@ class Cut(Struct, frozen=True):
     cost_known: bool = True
     model: str = ""
     outcomes: tuple[CallOutcome, ...] = ()
-    late: bool = False
+    late: BudgetError | None = None
     so_far: tuple[tuple[CallId, str], ...] = ()
 
     @property
     def steer(self) -> bool:
         """Whether the turn goes on behind it, with the message that interrupts."""
-        return self.reason is None and not self.late
+        return self.reason is None and self.late is None
 
 
 class SuspendAsked(Struct, frozen=True):

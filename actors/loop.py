@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Final, assert_never, cast, final
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never, cast, final
 
 import trio
 from msgspec.structs import replace
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from .ports import Ticket
     from .transcript import Record
 
-
+Orders: TypeAlias = "Callable[[], tuple[Queued, ...]]"
+"""Gives the messages that a cut carries out."""
 _ASKING: Final = frozenset({Phase.ASKING, Phase.COMPACTING})
 CUT_OFF: Final = "leaving"
 """Why a turn that was cut off is suspended."""
@@ -70,7 +71,7 @@ class TurnLoop:
         self._sleeper: trio.lowlevel.Task | None = None
         self._generation, self._driver = 0, object()
         self._had: dict[CallId, Callable[[], str]] = {}  # what calls that run have so far
-        self._cut: tuple[str | None, Callable[[], tuple[Queued, ...]], bool] | None = None
+        self._cut: tuple[str | None, Orders, BudgetError | None] | None = None
         self._collector: Collector | None = None
         self._asking = self._leaving = self.aborting = False  # aborting: it ends, whatever its tools wait for
         self._stream: trio.CancelScope | None = None  # of a request, and of a wait for a place: made where there is one
@@ -115,7 +116,7 @@ class TurnLoop:
 
     # -- what others may ask; all of it is sync and returns at once ------------------------------------------------
 
-    def cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]], *, late: bool = False) -> None:
+    def cut(self, reason: str | None, control: Orders, *, late: BudgetError | None = None) -> None:
         """End what is under way: an abort (with its reason), a steer that interrupts, the end of its time."""
         if self._cut is None or reason is not None:  # a steer does not soften an abort that is due
             self._cut, self.aborting = (reason, control, late), self.aborting or reason is not None
@@ -194,7 +195,7 @@ class TurnLoop:
             return None
         return self._inbox.popleft() if self._cut is None else self._take_cut(*self._cut)
 
-    def _take_cut(self, reason: str | None, control: Callable[[], tuple[Queued, ...]], late: bool) -> Cut:  # noqa: FBT001 - as kept
+    def _take_cut(self, reason: str | None, control: Orders, late: BudgetError | None) -> Cut:
         """The cut with all that came until now: a whole answer, finished blocks, half text, results of calls."""
         self._cut = None
         self._generation += 1
@@ -206,7 +207,7 @@ class TurnLoop:
                     outcomes += event.outcomes
                 case Admitted(ticket=ticket):  # nobody has it yet: its permit would be held for ever (GATEWAY-1)
                     self._host.gate.abandon(cast("Ticket", ticket))
-                case CompactAsked() | SuspendAsked() if reason is None and not late:
+                case CompactAsked() | SuspendAsked() if reason is None and late is None:
                     self._inbox.append(event)
                 case _:  # an answer is the collector's too; what else was asked is asked again
                     pass

@@ -62,7 +62,8 @@ class TurnState(Struct):
         last_text: of the last response. invalid_rows: responses in a row with only invalid calls. failures: name and
             arguments of calls that failed in a row, and how often.
         unfit: answers that were asked for again, and why. last_chance: no tools are offered from now on, and why.
-        exhausted: the refusal that the wrap-up answers. suspending: stop at the next commit.
+        exhausted: the refusal that the wrap-up answers. short: that of calls of the last batch. suspending: stop at the
+            next commit.
         failing: how the turn ends as it fails, once the mailbox was looked at. run_over: its end settles its run.
         beside: what the `settling` hook wrote, once it was called.
         refused: why the turn fails once it has taken what it would have answered. conflicts: claims failed in a row.
@@ -104,6 +105,7 @@ class TurnState(Struct):
     unfit: tuple[tuple[str, str], ...] = ()
     last_chance: str | None = None
     exhausted: Exhausted | None = None
+    short: Exhausted | None = None
     refused: CallboardError | None = None
     conflicts: int = 0
     suspending: bool = False

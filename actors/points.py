@@ -16,7 +16,7 @@ class TurnSpec:
     """What holds for the whole turn.
 
     Attributes:
-        hooks: the points at which the agent has hooks. on_exhausted: `wrap_up`, `park`, `fail`.
+        hooks: the points at which the agent has hooks.
         keeps: code of its own may write to its run's key-value store, which is erased as the run settles (HOK-4).
         reports_to: the parent that gets a background child's report as a message, or None.
     """
@@ -24,7 +24,6 @@ class TurnSpec:
     limits: Limits
     drain: Drain
     hooks: frozenset[Point] = frozenset()
-    on_exhausted: str = "wrap_up"
     output: OutputSpec | None = None
     reports_to: str | None = None
     compaction: Compaction = DEFAULT_COMPACTION

@@ -145,6 +145,7 @@ def _exhausted(message: str, facts: dict[str, str]) -> Exhausted:
         limit=facts.get("limit"),
         spent=facts.get("spent"),
         asked=facts.get("asked"),
+        on_exhausted=facts.get("on_exhausted", "wrap_up"),
     )
     error.args = (message,)
     return error

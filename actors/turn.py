@@ -16,9 +16,21 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from msgspec.structs import replace
 
-from . import answering, answers, approving, batch, bounds, compacting, ending, parking, poison, recovering, selecting
+from . import (
+    answering,
+    answers,
+    approving,
+    batch,
+    bounds,
+    compacting,
+    ending,
+    exhausting,
+    parking,
+    poison,
+    recovering,
+    selecting,
+)
 from .batching import batch_over, cut_off, rows_of, settled_tells, starting
-from .budget import Dimension
 from .changes import CallState, OpenTurn
 from .compaction import NO_COMPACTION, CompactAsked, NotSummarised, Summarised
 from .cutting import commit_failed, cut, keep_unrun
@@ -55,7 +67,6 @@ from .usage import NO_USAGE, NOTHING, Amounts
 if TYPE_CHECKING:
     from .callview import CallView
     from .changes import Operation
-    from .errors import CallboardError
     from .moves import Action
 
 
@@ -155,7 +166,7 @@ def _after_hook(state: TurnState, event: HookReturned) -> Step:
         tells = keep_unrun(state, response)
         return ending.fail(state, event.error, event.now, *tells)
     if event.error is not None:
-        return _refuse(state, event.error, event.now)
+        return exhausting.refuse(state, event.error, event.now)
     if state.suspending:
         return ending.suspend(state, event.now, "leaving")
     if event.toolbox is not None:
@@ -170,14 +181,6 @@ def _after_hook(state: TurnState, event: HookReturned) -> Step:
         case _:
             state.phase = Phase.LOOKING
             return Step(state, (), (Look(sends=not state.owed),))
-
-
-def _refuse(state: TurnState, error: CallboardError, now: float) -> Step:
-    """Fail; where nothing was taken yet, take it first: who sent it must be told, and not by a turn without end."""
-    if state.mail or not nothing_owed(state):
-        return ending.fail(state, error, now)
-    state.refused, state.phase = error, Phase.LOOKING
-    return Step(state, (), (Look(sends=True),))
 
 
 # -- at the boundary ---------------------------------------------------------------------------------------------
@@ -207,7 +210,7 @@ def _looked(state: TurnState, event: Looked) -> Step:
         return ending.suspend(state, event.now, "leaving")
     if (over := bounds.reached(state, event.now)) is not None:
         return ending.fail(state, over, event.now)
-    first = selecting.settle(state, event) or compacting.first(state, event)
+    first = exhausting.at_boundary(state, event.now) or selecting.settle(state, event) or compacting.first(state, event)
     if first is not None:
         return first
     bounds.near(state, event.now)
@@ -250,19 +253,9 @@ def _admitted(state: TurnState, event: Admitted) -> Step:
 
 def _not_admitted(state: TurnState, event: NotAdmitted) -> Step:
     """The budget refused: one last response without tools, park, or fail (BUD-4)."""
-    error = event.error
     if state.compacting.under_way is not None:
         return compacting.not_admitted(state, event)
-    if not isinstance(error, Exhausted) or state.exhausted is not None:
-        return _refuse(state, state.exhausted or error, event.now)
-    if state.spec.on_exhausted == "park":
-        return ending.suspend(state, event.now, "budget", error)
-    if state.spec.on_exhausted == "fail" or opened(state).step == 0 or error.dimension == Dimension.SECONDS:
-        return _refuse(state, error, event.now)
-    text = f"The budget is exhausted ({error.dimension}). Sum up what you have now, without tools."
-    state.exhausted = error
-    bounds.last_chance(state, text)
-    return _admit(state)
+    return exhausting.not_admitted(state, event.error, event.now) or _admit(state)
 
 
 def _claim(state: TurnState, ticket: object, now: float) -> Step:
@@ -327,7 +320,7 @@ def _take_response(state: TurnState, event: Responded) -> Step:
 def _batch(state: TurnState, calls: tuple[CallView, ...], event: Responded, tell: Tell, twice: tuple[str, ...]) -> Step:
     """The batch is committed, and the start of what may start, before any call runs (TOL-2, TOL-3)."""
     turn = turn_id(state.row.agent, opened(state).number)
-    calls = bounds.bounded(state, turn, calls, event.granted)
+    calls = bounds.bounded(state, turn, calls, event.granted, event.short)
     running = sum(call.state is CallState.PLANNED for call in calls)
     rows = 0 if running else state.invalid_rows + 1
     if running and event.granted is None:
@@ -383,12 +376,17 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
 
 
 def _failed(state: TurnState, event: Failed) -> Step:
-    """A request that came to nothing ends the turn with one note that the next request shows (TRN-2)."""
+    """A request that came to nothing ends the turn with one note that the next request shows (TRN-2).
+
+    A budget may end it too, between two attempts or with its time; then the turn is parked where that says so (BUD-4).
+    """
     if isinstance(event.error, ContextOverflow) and state.compacting.overflow is None:
         return compacting.overflowed(state, event, event.error)
     state.ticket = None
     ending.account(state, event.usage, event.spent)
     tell = Tell(RequestFailed, {"error": f"{event.error.kind}: {event.error}"})
+    if isinstance(event.error, Exhausted) and event.error.on_exhausted == "park":
+        return ending.suspend(state, event.now, "budget", event.error, (tell,))
     return ending.fail(state, event.error, event.now, tell)
 
 

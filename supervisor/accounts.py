@@ -116,18 +116,32 @@ class Bound:
     """The limit of one node in one dimension, with the stage that its spending has reached.
 
     Attributes:
+        limit: what may be used. lent: what of it last responses were given, which is nobody's limit to be told of.
         opened: the limit at the opening. automatic: what others than persons have added since.
-        next_at: spending at which the next stage is reached.
+        next_at: spending at which the next stage is reached. on_exhausted: what its budget says is done then.
     """
 
-    __slots__ = ("automatic", "critical", "dimension", "index", "limit", "next_at", "opened", "soft", "stage")
+    __slots__ = (
+        "automatic",
+        "critical",
+        "dimension",
+        "index",
+        "lent",
+        "limit",
+        "next_at",
+        "on_exhausted",
+        "opened",
+        "soft",
+        "stage",
+    )
 
     def __init__(self, dimension: Dimension, limit: int, budget: Budget) -> None:
         self.dimension = dimension
         self.index = INDEX[dimension]
         self.limit = limit
         self.opened = limit
-        self.automatic = 0
+        self.automatic = self.lent = 0
+        self.on_exhausted = budget.on_exhausted
         self.soft = budget.soft
         self.critical = budget.critical
         self.stage = 0
@@ -136,11 +150,11 @@ class Bound:
     def _threshold(self) -> float:
         match self.stage:
             case 0:
-                return math.ceil(self.limit * self.soft)
+                return math.ceil(self.told * self.soft)
             case 1:
-                return math.ceil(self.limit * self.critical)
+                return math.ceil(self.told * self.critical)
             case 2:
-                return self.limit
+                return self.told
             case _:
                 return NEVER
 
@@ -157,6 +171,17 @@ class Bound:
         self.stage = len(STAGES)
         self.next_at = NEVER
         return fresh
+
+    @property
+    def told(self) -> int:
+        """The limit as it was set and granted: what people know it as (BUD-8)."""
+        return self.limit - self.lent
+
+    def lend(self, added: int) -> None:
+        """Make room for a last response (BUD-5); the limit that was reached is told as before."""
+        self.limit += added
+        self.automatic += added
+        self.lent += added
 
     def more(self, added: int) -> None:
         """Raise the limit; its stages are told anew."""

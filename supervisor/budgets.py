@@ -82,12 +82,10 @@ def read_grant(row: KvRow) -> tuple[Budget, str]:
 
 def turn_spec(agent: Agent, row: AgentRow, hooks: frozenset[Point], limits: Limits) -> TurnSpec:
     """What holds for all turns of an agent. `hooks`: the points at which there are some; `limits`: as they are kept."""
-    budget = read_budget(row.budget)
     return TurnSpec(
         limits=limits,
         drain=agent.drain,
         hooks=hooks,
-        on_exhausted=budget.on_exhausted if budget is not None else "wrap_up",
         output=agent.output_spec,
         reports_to=row.parent if row.background else None,
         compaction=agent.compaction or DEFAULT_COMPACTION,

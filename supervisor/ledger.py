@@ -7,7 +7,7 @@ stored rows (own spending only: what stands above is derived) and stores what wa
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -34,6 +34,9 @@ from .accounts import (
     vector,
 )
 from .roster import TOP, Place, Roster, TreeLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = [
     "TOP",
@@ -237,7 +240,8 @@ class Ledger(Roster):
         if grown is not None:
             self._check(account.chain[1], grown)
         for bound, extra in raises:
-            self._raise(account, bound, extra, automatic=not person)
+            self._raise(account, bound, extra, bound.more)
+            bound.automatic += 0 if person else extra
         if Dimension.AGENTS in added and account.live_limit is not None:
             account.live_limit += added[Dimension.AGENTS]
         if Dimension.DEPTH in added and account.depth_limit is not None:
@@ -263,21 +267,20 @@ class Ledger(Roster):
             return ()
         renewed = sum(node.renewed for node in account.chain)
         for node, bound, extra in lacking:
-            if account.extended_at == renewed or bound.automatic + extra > bound.opened:
+            mine = bound.on_exhausted == "wrap_up"  # BUD-4: what parks or fails lends nothing, whoever asks
+            if not mine or account.extended_at == renewed or bound.automatic + extra > bound.opened:
                 raise self._refusal(node, bound, extra + bound.limit - node.used[bound.index])
         given: dict[AgentId, list[tuple[Dimension, int, int]]] = {}
         for node, bound, extra in lacking:
-            self._raise(node, bound, extra, automatic=True)
+            self._raise(node, bound, extra, bound.lend)
             given.setdefault(node.node, []).append((bound.dimension, extra, bound.limit))
         grants = tuple(_record(self._accounts[node], "wrap_up", raised) for node, raised in given.items())
         account.extended_at = renewed
         return grants
 
-    def _raise(self, node: Account, bound: Bound, extra: int, *, automatic: bool) -> None:
+    def _raise(self, node: Account, bound: Bound, extra: int, by: Callable[[int], None]) -> None:
         grown = growth(node, [(bound, extra)])
-        bound.more(extra)
-        if automatic:
-            bound.automatic += extra
+        by(extra)
         if grown is not None:
             self._move(node.chain[1], grown)
 
@@ -329,7 +332,7 @@ class Ledger(Roster):
             LimitView(
                 node.node,
                 bound.dimension,
-                surface(bound.dimension, bound.limit),
+                surface(bound.dimension, bound.told),
                 surface(bound.dimension, node.used[bound.index]),
                 surface(bound.dimension, max(bound.limit - node.used[bound.index], 0)),
             )

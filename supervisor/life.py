@@ -122,6 +122,7 @@ class Life:
         """Whoever stood still does so no more."""
         self._why = None
         self._parts.timekeeper.begins(actor)
+        self._parts.seconds.begins(actor)
         standing = self._parts.standing
         if standing.any:
             standing.look(actor.path)
@@ -134,6 +135,7 @@ class Life:
 
     def turn_over(self, actor: Actor, over: Over) -> None:
         """Tell those who wait how it ended."""
+        self._parts.seconds.over(actor.path)
         self._parts.timekeeper.over(actor.path, parked=over.suspended is not None)
         if over.suspended is not None:
             self._void(actor, f"the turn stopped ({over.suspended}) before the response was kept")

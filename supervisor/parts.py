@@ -178,6 +178,9 @@ class RunningCalls(Protocol):
 class Clocked(Protocol):
     """The clock of one agent (`services.py`)."""
 
+    charged_us: int
+
+    def now(self) -> float: ...
     def stand(self, *, still: bool) -> None: ...
 
 
@@ -190,6 +193,13 @@ class Living(Protocol):
     def host(self) -> Clocked: ...
     def stopped(self, actor: Actor) -> CallboardError | None: ...
     def fail_waiters(self, actor: Actor, error: CallboardError) -> None: ...
+
+
+class Passing(Protocol):
+    """The active seconds of budgets while they pass (`seconds.py`)."""
+
+    def begins(self, actor: Actor) -> None: ...
+    def over(self, path: AgentId) -> None: ...
 
 
 @attrs.frozen
@@ -253,6 +263,7 @@ class Parts:
     exits: Exits = attrs.field(init=False)
     standing: Still = attrs.field(init=False)
     stages: Telling = attrs.field(init=False)
+    seconds: Passing = attrs.field(init=False)
     approvals: Asking = attrs.field(init=False)
     timekeeper: Timekeeper = attrs.field(init=False)
 

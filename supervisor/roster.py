@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from actors.budget import Dimension
 from actors.errors import Exhausted, InternalError, SpawnLimit, UnknownPath
 from actors.ids import AgentId, tree_of
 from actors.usage import NOTHING, Amounts
@@ -164,6 +165,19 @@ class Roster:
         root.live_limit = self._limits.live if root.live_limit is None else root.live_limit
         root.depth_limit = self._limits.depth if root.depth_limit is None else root.depth_limit
 
+    def timed(self, agent: AgentId) -> tuple[AgentId, ...]:
+        """The nodes whose limits of seconds the time of an agent counts against, itself first; none if it is gone."""
+        account = self._accounts.get(agent)
+        if account is None or Dimension.SECONDS not in account.limited:
+            return ()
+        found = []
+        for node in account.chain:
+            if node.bound(Dimension.SECONDS) is not None:
+                found.append(node.node)
+            if any(bound.dimension is Dimension.SECONDS for bound in node.carved):
+                break  # held above already (BUD-3)
+        return tuple(found)
+
     def ended(self, agent: AgentId) -> None:
         """The agent lives no more: its place is free, what it carved out and did not spend goes back."""
         account = self._accounts.get(agent)
@@ -233,11 +247,13 @@ class Roster:
 
     def _refusal(self, node: Account, bound: Bound, asked: int) -> Exhausted:
         dimension = bound.dimension
-        limit, used = surface(dimension, bound.limit), surface(dimension, node.used[bound.index])
+        limit, used = surface(dimension, bound.told), surface(dimension, node.used[bound.index])
         self._refused += 1
         if bound.exhaust():
             self._stages.append(StageCrossed(node.node, "exhausted", dimension.value, str(limit), str(used)))
-        return Exhausted(node.node, dimension.value, limit=limit, spent=used, asked=surface(dimension, asked))  # BUD-8
+        shown = surface(dimension, asked)
+        how = bound.on_exhausted  # BUD-4: the budget that refuses says what is to be done
+        return Exhausted(node.node, dimension.value, limit=limit, spent=used, asked=shown, on_exhausted=how)  # BUD-8
 
     def _move(self, account: Account, delta: Vector) -> None:
         """Add to what the chain uses."""
@@ -272,7 +288,7 @@ class Roster:
 
     def _reach(self, node: Account, bound: Bound) -> None:
         spent = node.spent[bound.index]
-        limit, shown = str(surface(bound.dimension, bound.limit)), str(surface(bound.dimension, spent))
+        limit, shown = str(surface(bound.dimension, bound.told)), str(surface(bound.dimension, spent))
         for stage in bound.reach(spent):
             self._stages.append(StageCrossed(node.node, stage, bound.dimension.value, limit, shown))
 

@@ -87,7 +87,10 @@ def _unknown_type(key: str) -> UsageError:
 
 @final
 class Services:
-    """The host of one agent's loop."""
+    """The host of one agent's loop.
+
+    `charged_us`: active time of the agent that its account has.
+    """
 
     def __init__(self, parts: Parts, agent: Agent, path: AgentId, calls: Calls, hooking: Hooking) -> None:
         self._parts = parts
@@ -98,7 +101,7 @@ class Services:
         self._tree: TreeId = tree_of(path)
         self._prompt_bytes = len(agent.instructions.text)
         self._actor: Actor
-        self._charged_us: int
+        self.charged_us: int
         self._still: float | None = None
         self._stood = 0.0
         self._attempt: object = 0
@@ -109,7 +112,7 @@ class Services:
     def bind(self, actor: Actor) -> None:
         """Whom it serves."""
         self._actor = actor
-        self._charged_us = actor.row.spent.active_us
+        self.charged_us = actor.row.spent.active_us
 
     @property
     def gate(self) -> Gate:
@@ -194,9 +197,9 @@ class Services:
 
     def _charge_active(self, row: AgentRow) -> None:
         """Charge active seconds once they add up, or the turn is over: accounts need no finer grain (BUD-6)."""
-        active = row.spent.active_us - self._charged_us
+        active = row.spent.active_us - self.charged_us
         if active >= CHARGED_US or (active > 0 and row.open is None):
-            self._charged_us += active
+            self.charged_us += active
             self._parts.ledger.charge(self.agent, Amounts(active_us=active))
             if self._parts.ledger.crossed:
                 self._parts.stages.spent(self.agent)
@@ -258,18 +261,18 @@ class Services:
         notes, stages = self._calls.notes(), self._parts.stages
         return (*notes, *stages.take(self.agent)) if stages.pending else notes
 
-    def grant_calls(self, count: int) -> int:
-        """Charge as many of the calls as the budget admits (BUD-2)."""
-        ledger, granted = self._parts.ledger, 0
+    def grant_calls(self, count: int) -> tuple[int, Exhausted | None]:
+        """Charge as many of the calls as the budget admits; and why not all (BUD-2)."""
+        ledger, granted, short = self._parts.ledger, 0, None
         try:
             while granted < count:
                 ledger.take_calls(self.agent, 1)
                 granted += 1
-        except Exhausted:
-            pass  # the rest is refused
+        except Exhausted as refused:
+            short = refused
         if ledger.crossed:
             self._parts.stages.spent(self.agent)
-        return granted
+        return granted, short
 
     def start_call(self, call: CallView, deliver: DeliverCall) -> Callable[[], str]:
         """Run a call in the tool nursery; what it has so far is in what is returned."""

@@ -48,6 +48,7 @@ from .peers import Peers
 from .post import Post
 from .questions import Questions
 from .replies import Replies
+from .seconds import Seconds
 from .services import Services
 from .stages import Stages
 from .standing import Standing
@@ -281,7 +282,7 @@ def _assemble(
     Peers(parts).start()
     graph.watch(lambda path: _waited_for(parts, path))
     graph.watch(standing.awaited)
-    parts.stages = Stages(parts)
+    parts.stages, parts.seconds = Stages(parts), Seconds(parts)
     gateway.watch_spending(parts.stages.spent)
     return parts
 

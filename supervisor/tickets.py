@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 SLACK_SHARE: Final = 1 / 8
 SLACK_MAX_S: Final = 1.0
 """The idle deadline moves in steps, for moving it costs more than a piece does: a stall is found so much later."""
+SECONDS_SLACK_S: Final = 1.0
+"""How long behind the budget's seconds a stream is ended here: its turn is cut at them, and keeps what had come."""
 
 
 @attrs.frozen
@@ -201,7 +203,7 @@ class Attempt:
         self.number = number
         self.started_at = now = clock()
         self._first_at = now + limits.first_event_s
-        self._budget_at = budget_at
+        self._budget_at = budget_at + SECONDS_SLACK_S
         self._between = limits.between_events_s
         self._slack = min(self._between * SLACK_SHARE, SLACK_MAX_S)
         self._moved_at = float("-inf")
@@ -210,7 +212,7 @@ class Attempt:
         self._size = self._pending = 0
         self.began = False
         self.open = True
-        self.scope = trio.CancelScope(deadline=min(self._first_at, budget_at))
+        self.scope = trio.CancelScope(deadline=min(self._first_at, self._budget_at))
 
     @property
     def output_bytes(self) -> int:

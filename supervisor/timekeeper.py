@@ -1,4 +1,4 @@
-"""The time that a turn may take: one task for all turns ends those whose time is up (TRN-7).
+"""The time that turns may take: one task for all of them looks at what is due (TRN-7, BUD-6).
 
 A turn costs it an entry, put in and taken out. The clock of a turn is its agent's own, which stands while a person is
 waited for (BUD-6): what is due by ours is looked at by that one.
@@ -6,12 +6,13 @@ waited for (BUD-6): what is due by ours is looked at by that one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import attrs
 import trio
 
-from actors.bounds import left_s
+from actors.bounds import late, left_s
 from actors.budget import TURN_S
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from actors.actor import Actor
     from actors.budget import Limits
     from actors.ids import AgentId
+
+    Due: TypeAlias = Callable[[], float | None]
+    """Looks at what is due; the seconds until it is to be looked at again, or None."""
 
 RECHECK_S: Final = 1.0
 """How soon, at least, a turn is looked at again whose own clock had stood."""
@@ -42,7 +46,7 @@ def kept(limits: Limits, *, timed: bool) -> Limits:
 
 @final
 class Timekeeper:
-    """The ends of turns that are due.
+    """What is to be looked at, and when: turns, and budgets whose time runs out, each by its name.
 
     Args:
         nursery: where its task runs. now: seconds on Trio's clock.
@@ -51,7 +55,7 @@ class Timekeeper:
     def __init__(self, nursery: trio.Nursery, now: Callable[[], float]) -> None:
         self._nursery = nursery
         self._now = now
-        self._due: dict[AgentId, tuple[float, Actor]] = {}
+        self._due: dict[str, tuple[float, Due]] = {}
         self._next = float("inf")
         self._earlier = trio.Event()
         self._running = False
@@ -62,7 +66,7 @@ class Timekeeper:
             return
         left = left_s(actor.loop.state, actor.keeper.host.now())
         if left is not None:
-            self._watch(actor, self._now() + left)
+            self.watch(actor.path, self._now() + left, partial(_end, actor))
 
     def over(self, path: AgentId, *, parked: bool) -> None:
         """Its turn is over, or stopped. Where nothing else runs, and it waits for somebody, no timer does (TOL-12).
@@ -73,8 +77,9 @@ class Timekeeper:
         if parked and not self._due:
             self._earlier.set()
 
-    def _watch(self, actor: Actor, at: float) -> None:
-        self._due[actor.path] = (at, actor)
+    def watch(self, name: str, at: float, due: Due) -> None:
+        """Have something looked at, at a time of Trio's clock; it replaces what was to be under that name."""
+        self._due[name] = (at, due)
         if not self._running:
             self._running = True
             self._nursery.start_soon(self._run)
@@ -89,19 +94,22 @@ class Timekeeper:
                 with trio.move_on_at(self._next):
                     await self._earlier.wait()
                 now = self._now()
-                for path, (at, actor) in list(self._due.items()):
+                for name, (at, due) in list(self._due.items()):
                     if at <= now:
-                        self._end(path, actor)
+                        del self._due[name]
+                        again = due()
+                        if again is not None:
+                            self._due[name] = (now + again, due)
         finally:
             self._running = False
 
-    def _end(self, path: AgentId, actor: Actor) -> None:
-        """End the turn, if its time is up by its own clock too."""
-        del self._due[path]
-        if actor.loop is None:
-            return
-        left = left_s(actor.loop.state, actor.keeper.host.now())
-        if left is None or left <= 0:
-            actor.loop.cut(None, tuple, late=True)
-        else:
-            self._due[path] = (self._now() + max(left, RECHECK_S), actor)
+
+def _end(actor: Actor) -> float | None:
+    """End the turn, if its time is up by its own clock too."""
+    if actor.loop is None:
+        return None
+    left = left_s(actor.loop.state, actor.keeper.host.now())
+    if left is not None and left > 0:
+        return max(left, RECHECK_S)
+    actor.loop.cut(None, tuple, late=late(actor.loop.state))
+    return None

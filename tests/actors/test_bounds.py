@@ -19,7 +19,7 @@ from tests.actors.turnkit import Drive, call, message, open_row, row, spec
 
 def late(drive: Drive) -> None:
     """The time of the turn is up."""
-    drive.give(Cut(drive.now, late=True))
+    drive.give(Cut(drive.now, late=bounds.late(drive.state)))
 
 
 def limit_told(drive: Drive) -> bool:
@@ -56,7 +56,7 @@ def test_trn_7_core_what_is_under_way_is_cut_when_the_time_is_up() -> None:
     assert limit_told(drive)
     drive = Drive(spec(turn_s=50.0, parallel_calls=2)).start()
     drive.reply(call("look"), call("write", '{"path": "b"}'), call("put", '{"key": "e"}'))
-    drive.give(Cut(drive.now, late=True, outcomes=(drive.outcome(0),)))
+    drive.give(Cut(drive.now, late=bounds.late(drive.state), outcomes=(drive.outcome(0),)))
     assert drive.last(CancelCalls).calls == ("lead:t1.1.1",)
     assert drive.results == [ResultStatus.OK, ResultStatus.TIMEOUT, ResultStatus.SKIPPED]
     assert limit_told(drive)

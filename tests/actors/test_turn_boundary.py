@@ -268,7 +268,7 @@ def test_a_refused_request_answers_its_message(wait: bool) -> None:  # noqa: FBT
 
 def test_a_refusal_that_is_no_budget_fails_the_turn() -> None:
     """A model without a price, a chain without a model: FAILED with that error, whatever exhaustion would do."""
-    drive = Drive(spec(on_exhausted="park"))
+    drive = Drive()
     drive.begin(message("m"))
     drive.give(NotAdmitted(0.0, UsageError("no price")))
     assert drive.outcome_told.status is Status.FAILED

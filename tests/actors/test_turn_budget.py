@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from actors.happenings import NoteWritten, TurnEnded
-from actors.inputs import Failed, NotAdmitted
+from actors.content import text_of
+from actors.happenings import NoteWritten, RequestFailed, TurnEnded
+from actors.hooked import Point
+from actors.inputs import Begin, Cut, Failed, NotAdmitted
 from actors.messages import Status
-from actors.transcript import ResultStatus
+from actors.moves import CancelCalls
+from actors.transcript import ResultRecord, ResultStatus
 from actors.usage import NOTHING, Amounts, Usage
 from tests.actors.turnkit import HELD, SPENT, USAGE, Drive, call, exhausted, message, row, spec, steer
 
 
 def ran_out(on_exhausted: str = "wrap_up", dimension: str = "tokens") -> Drive:
     """A turn that has results, and whose second request the budget refuses."""
-    drive = Drive(spec(on_exhausted=on_exhausted)).start()
+    drive = Drive().start()
     drive.reply("so far", call("look"))
     drive.ends(0)
     drive.look(steer("s", 2))
-    drive.give(NotAdmitted(0.0, exhausted(dimension)))
+    drive.give(NotAdmitted(0.0, exhausted(dimension, on_exhausted)))
     return drive
 
 
@@ -74,9 +77,9 @@ def test_park_keeps_the_turn_open_for_a_grant() -> None:
 
 def test_park_at_the_first_request_is_durable_too() -> None:
     """A turn that could not make its first request is parked with its message still queued."""
-    drive = Drive(spec(on_exhausted="park"))
+    drive = Drive()
     drive.begin(message("m"))
-    drive.give(NotAdmitted(0.0, exhausted()))
+    drive.give(NotAdmitted(0.0, exhausted(on_exhausted="park")))
     assert drive.written.suspended == "budget"
     assert drive.shape == ""
 
@@ -87,6 +90,78 @@ def test_a_request_whose_budget_ends_meanwhile_is_exhausted() -> None:
     drive.give(Failed(0.0, exhausted()))
     assert drive.outcome_told.status is Status.EXHAUSTED
     assert [told["note"] for told in drive.told(NoteWritten)] == ["limit"]
+
+
+def test_a_request_whose_budget_ends_meanwhile_parks_where_it_says_so() -> None:
+    """Between attempts, or with its time: the turn stays open, and its message in the conversation."""
+    drive = Drive().start()
+    drive.give(Failed(0.0, exhausted("seconds", "park")))
+    assert (drive.over.suspended, drive.outcome_told.status) == ("budget", Status.PARKED)
+    assert (drive.written.suspended, drive.written.owes) == ("budget", True)
+    assert [told["error"].split(":")[0] for told in drive.told(RequestFailed)] == ["exhausted"]
+    assert drive.shape == "M"
+
+
+TWO = (call("look", '{"at": "a"}'), call("look", '{"at": "b"}'))
+
+
+def short(on_exhausted: str = "wrap_up") -> Drive:
+    """A turn of whose two calls the budget granted one, which has returned; a message came meanwhile."""
+    drive = Drive().start()
+    drive.reply("so far", *TWO, granted=1, short=exhausted("tool_calls", on_exhausted))
+    drive.ends(0)
+    drive.look(steer("s", 2))
+    return drive
+
+
+def test_calls_that_the_budget_refused_are_followed_by_one_last_answer() -> None:
+    """At the next boundary, with what has come until then."""
+    drive = short()
+    assert drive.results == []
+    drive.admit()
+    drive.look(steer("s", 2))
+    assert drive.results == [ResultStatus.OK, ResultStatus.REFUSED]
+    assert not drive.offers_tools()
+    assert drive.notes("limit") == ["The budget is exhausted (tool_calls). Sum up what you have now, without tools."]
+    drive.reply("sum")
+    assert (drive.outcome_told.status, drive.outcome_told.text) == (Status.EXHAUSTED, "sum")
+
+
+@pytest.mark.parametrize(("how", "status", "shape"), [("fail", "exhausted", "MRrrMn"), ("park", "parked", "MRrr")])
+def test_calls_that_the_budget_refused_fail_or_park_the_turn(how: str, status: str, shape: str) -> None:
+    """Their results are in the conversation; parked, what came meanwhile waits."""
+    drive = short(how)
+    assert (drive.outcome_told.status, drive.shape) == (status, shape)
+
+
+def test_a_budget_that_had_nothing_to_refuse_changes_nothing() -> None:
+    """A call that could not be run took nothing of it."""
+    drive = Drive().start()
+    drive.reply(call("look"), call("fly"), granted=1, short=exhausted("tool_calls", "fail"))
+    drive.ends(0)
+    drive.ask()
+    assert drive.offers_tools()
+
+
+@pytest.mark.parametrize(("how", "status", "shape"), [("wrap_up", "exhausted", "MRrn"), ("park", "parked", "MRr")])
+def test_a_turn_is_cut_when_the_seconds_of_its_budget_are_used_up(how: str, status: str, shape: str) -> None:
+    """There is no time for a last response; a call that ran is told as timed out, and by what."""
+    drive = Drive().start()
+    drive.reply(call("look"))
+    drive.give(Cut(drive.now, late=exhausted("seconds", how)))
+    assert (drive.outcome_told.status, drive.shape) == (status, shape)
+    assert drive.results == [ResultStatus.TIMEOUT]
+    assert drive.all(CancelCalls)
+    (result,) = [record for record in drive.records if isinstance(record, ResultRecord)]
+    assert text_of(result.content) == "The time of the budget was used up while this call was running."
+
+
+def test_a_turn_that_has_taken_nothing_yet_is_parked_with_its_message_queued() -> None:
+    """The store knows that it owes work, and that only a grant lets it go on."""
+    drive = Drive(spec(Point.BEFORE_TURN))
+    drive.give(Begin(drive.now))
+    drive.give(Cut(drive.now, late=exhausted("seconds", "park")))
+    assert (drive.written.suspended, drive.written.owes, drive.shape) == ("budget", True, "")
 
 
 def test_what_a_request_cost_is_in_the_row_and_nothing_is_held_any_more() -> None:

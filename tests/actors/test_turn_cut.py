@@ -395,7 +395,7 @@ def test_con_6_core_a_recovered_turn_that_leaves_before_its_first_request_was_le
 
 def test_park_gives_no_ticket_back_that_it_does_not_have() -> None:
     """A refusal came instead of a ticket."""
-    drive = Drive(spec(on_exhausted="park"))
+    drive = Drive()
     drive.begin(message("m"))
-    drive.give(NotAdmitted(0.0, exhausted()))
+    drive.give(NotAdmitted(0.0, exhausted(on_exhausted="park")))
     assert drive.all(Abandon) == []

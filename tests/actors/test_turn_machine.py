@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import Phase as Search
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from actors import bounds
 from actors.agent import Drain
 from actors.budget import Limits
 from actors.callview import CallOutcome
@@ -74,7 +75,7 @@ GATE = st.sampled_from(["admit", "admit", "admit", "wait", "refuse"])
 VALID = {"note": '{"text": "a"}'}
 VERDICT = st.sampled_from([Verdict.APPROVED, Verdict.APPROVED, Verdict.DENIED, Verdict.EXPIRED])
 STATUS = st.sampled_from([ResultStatus.OK] * 3 + [ResultStatus.ERROR, ResultStatus.TIMEOUT])
-REFUSALS = (exhausted(), exhausted(), exhausted("seconds"), UsageError("no price"))
+HOWS = st.sampled_from(["wrap_up", "wrap_up", "park", "fail"])
 SPEC = st.builds(
     TurnSpec,
     st.builds(
@@ -89,7 +90,6 @@ SPEC = st.builds(
     ),
     st.builds(Drain, st.sampled_from(["one", "all"]), st.sampled_from(["one", "all"])),
     st.one_of(st.just(frozenset()), st.frozensets(st.sampled_from(list(Point)))),
-    st.sampled_from(["wrap_up", "wrap_up", "park", "fail"]),
     st.sampled_from([None, None, NUMBER]),
 )
 EVENTS = (
@@ -236,13 +236,13 @@ class TurnMachine(RuleBasedStateMachine):
         self.take(looked, fault)
 
     @waits_for(Phase.ADMITTING)
-    @rule(what=GATE, which=st.integers(0, 3), fault=FAULT, quick=QUICK)
-    def gate(self, what: str, which: int, fault: str | None, quick: bool) -> None:  # noqa: FBT001
+    @rule(what=GATE, which=st.integers(0, 3), how=HOWS, fault=FAULT, quick=QUICK)
+    def gate(self, what: str, which: int, how: str, fault: str | None, quick: bool) -> None:  # noqa: FBT001
         """The gate lets the request in, has no place, or the budget refuses."""
-        self.gate_answers(what, which, fault)
+        self.gate_answers(what, which, fault, how)
         self.hurry(quick)
 
-    def gate_answers(self, what: str, which: int, fault: str | None) -> None:
+    def gate_answers(self, what: str, which: int, fault: str | None, how: str = "wrap_up") -> None:
         """The answer to Admit."""
         sim, admit = self.sim, self.sim.admit
         assert admit is not None
@@ -252,7 +252,8 @@ class TurnMachine(RuleBasedStateMachine):
         elif admit.helper and which == 3:
             self.take(NotSummarised(sim.now, None), fault)
         elif what == "refuse":
-            self.take(NotAdmitted(sim.now, REFUSALS[which]), fault)
+            refusal = UsageError("no price") if which == 3 else exhausted(("tokens", "usd", "seconds")[which], how)
+            self.take(NotAdmitted(sim.now, refusal), fault)
         else:
             ticket = f"t{len(sim.tickets)}"
             sim.tickets[ticket] = "held"
@@ -260,15 +261,22 @@ class TurnMachine(RuleBasedStateMachine):
 
     @waits_for(Phase.ASKING)
     @rule(
-        blocks=BLOCKS, stop=STOP, refused=st.sampled_from([0, 0, 0, 1, 2]), cost=st.sampled_from([3, None]), fault=FAULT
+        blocks=BLOCKS,
+        stop=STOP,
+        refused=st.tuples(st.sampled_from([0, 0, 0, 1, 2]), HOWS),
+        cost=st.sampled_from([3, None]),
+        fault=FAULT,
     )
-    def respond(self, blocks: tuple[Any, ...], stop: Stop, refused: int, cost: int | None, fault: str | None) -> None:
+    def respond(
+        self, blocks: tuple[Any, ...], stop: Stop, refused: tuple[int, str], cost: int | None, fault: str | None
+    ) -> None:
         """The model answers; the budget may not grant all of its calls."""
         self.sim.now += 0.5
         calls = sum(isinstance(block, WireCall) for block in blocks)
         served = Served(Response(blocks, stop), Usage(fresh=1, visible=len(blocks)), cost, 1, "x")
-        granted = max(calls - refused, 0) if calls else None
-        self.take(Responded(self.sim.now, served, SPENT, granted), fault)
+        granted = max(calls - refused[0], 0) if calls else None
+        short = exhausted("tool_calls", refused[1]) if granted is not None and granted < calls else None
+        self.take(Responded(self.sim.now, served, SPENT, granted, short), fault)
 
     @waits_for(Phase.ASKING)
     @rule(
@@ -369,6 +377,18 @@ class TurnMachine(RuleBasedStateMachine):
             assert sim.state.phase is Phase.OVER
         assert not sim.running
 
+    @waits_for(*UNDER_WAY)
+    @rule(how=st.sampled_from(["turn", "fail", "park"]), picks=st.lists(st.integers(0, 3), max_size=2), fault=FAULT)
+    def time_is_up(self, how: str, picks: list[int], fault: str | None) -> None:
+        """The turn's own time, or that of a budget."""
+        sim = self.sim
+        assert sim.state is not None
+        sim.admit, sim.hook, sim.looking = None, False, False
+        late = bounds.late(sim.state) if how == "turn" else exhausted("seconds", how)
+        outcomes = self.outcomes(picks, ResultStatus.OK) if sim.state.phase is Phase.RUNNING and picks else ()
+        self.take(Cut(sim.now, late=late, outcomes=outcomes), fault)
+        assert not sim.running
+
 
 def staged(call: CallView, status: ResultStatus, *, refused: bool) -> tuple[Operation, ...]:
     """What a call has written beside its result: nothing, unless it is a `store` call that did not fail."""
@@ -404,7 +424,7 @@ test_what_holds_whatever_comes = TurnMachine.TestCase
 def twice_crashed(*names: str) -> TurnMachine:
     """A turn that consumed two messages, the first of them pinned, and crashed twice; it had called these tools."""
     machine = TurnMachine()
-    machine.set_up(TurnSpec(Limits(), Drain("all", "all"), frozenset(), "fail", None), None)
+    machine.set_up(TurnSpec(Limits(), Drain("all", "all"), frozenset(), None), None)
     machine.mail("send", 0)
     machine.begin(new_run=True, fault=None, quick=True)
     machine.call_tools(list(names), None)

@@ -108,11 +108,9 @@ def open_row(*, step: int = 1, **changes: Any) -> AgentRow:
     return row(turns=1, runs=1, owes=True, open=evolve(OpenTurn(1, 1, step), **changes))
 
 
-def spec(
-    *hooks: Any, on_exhausted: str = "wrap_up", output: Any = None, reports_to: Any = None, **limits: Any
-) -> TurnSpec:
+def spec(*hooks: Any, output: Any = None, reports_to: Any = None, **limits: Any) -> TurnSpec:
     """What holds for a turn: its hooks, and `Limits` by name."""
-    return TurnSpec(Limits(**limits), Drain(), frozenset(hooks), on_exhausted, output, reports_to)
+    return TurnSpec(Limits(**limits), Drain(), frozenset(hooks), output, reports_to)
 
 
 def message(name: str, *, lane: Lane = Lane.SEND, seq: int = 1, **fields: Any) -> Queued:
@@ -130,9 +128,9 @@ def call(name: str, arguments: str = "{}", *, wire: str = "", invalid: str | Non
     return WireCall(wire or f"w-{name}-{arguments}", name, arguments, invalid)
 
 
-def exhausted(dimension: str = "tokens") -> Exhausted:
+def exhausted(dimension: str = "tokens", on_exhausted: str = "wrap_up") -> Exhausted:
     """What the budget says when it refuses."""
-    return Exhausted("lead", dimension, limit=1, spent=1, asked=1)
+    return Exhausted("lead", dimension, limit=1, spent=1, asked=1, on_exhausted=on_exhausted)
 
 
 USAGE = Usage(fresh=7, visible=3)
@@ -239,10 +237,11 @@ class Drive:
         *blocks: ReasoningBlock | TextBlock | WireCall | str,
         stop: Stop | None = None,
         granted: int | None = None,
+        short: Exhausted | None = None,
         cost: int | None = 11,
     ) -> Step:
         """The model answers."""
-        return self.give(Responded(self.now, served(*blocks, stop=stop, cost=cost), SPENT, granted))
+        return self.give(Responded(self.now, served(*blocks, stop=stop, cost=cost), SPENT, granted, short))
 
     def ends(self, *outcomes: tuple[int, ResultStatus] | int) -> Step:
         """Calls of the open batch return, by their index."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from place import Mutant  # type: ignore[import-not-found]  # its folder is on the path: run as a script
 
 TURN, ENDING, BATCH = "actors/turn.py", "actors/ending.py", "actors/batch.py"
+EXHAUSTING = "actors/exhausting.py"
 ANSWERING = "actors/answering.py"
 BATCHING, CUTTING, ANSWERS = "actors/batching.py", "actors/cutting.py", "actors/answers.py"
 COMPACTING, COMPACTION, SELECTING = "actors/compacting.py", "actors/compaction.py", "actors/selecting.py"
@@ -242,7 +243,7 @@ MUTANTS = (
     ),
     Mutant(
         "a failing turn takes nothing, without end",
-        TURN,
+        EXHAUSTING,
         "    if state.mail or not nothing_owed(state):\n",
         "    if True:\n",
     ),
@@ -375,12 +376,38 @@ MUTANTS = (
         "index > limits.calls_per_response",
     ),
     # -- budgets
+    Mutant("BUD-4 calls refused, and nothing follows", BOUNDS, "            state.short = short\n", ""),
+    Mutant(
+        "BUD-4 calls refused, and told for ever",
+        EXHAUSTING,
+        "    error, state.short = state.short, None\n",
+        "    error = state.short\n",
+    ),
+    Mutant("BUD-4 a budget that parks fails", EXHAUSTING, '    if error.on_exhausted == "park":\n', "    if False:\n"),
+    Mutant(
+        "BUD-4 a budget that fails is wrapped up",
+        EXHAUSTING,
+        'error.on_exhausted == "fail" or opened',
+        "opened",
+    ),
+    Mutant(
+        "BUD-6 time that is up fails where it should park",
+        "actors/cutting.py",
+        'if isinstance(error, Exhausted) and error.on_exhausted == "park":',
+        "if False:",
+    ),
+    Mutant(
+        "BUD-6 time that ends a request fails where it should park",
+        TURN,
+        'if isinstance(event.error, Exhausted) and event.error.on_exhausted == "park":',
+        "if False:",
+    ),
     Mutant("BUD-2 calls over the grant run", BOUNDS, "elif granted is not None and", "elif False and"),
     Mutant(
         "BUD-4 wrap-up after wrap-up",
-        TURN,
-        " or state.exhausted is not None:\n        return _refuse",
-        ":\n        return _refuse",
+        EXHAUSTING,
+        " or state.exhausted is not None:\n        return refuse",
+        ":\n        return refuse",
     ),
     Mutant(
         "BUD-4 wrap-up told as done",
@@ -438,7 +465,7 @@ MUTANTS = (
     Mutant(
         "HOK-1 a failing hook fails nothing",
         TURN,
-        "        return _refuse(state, event.error, event.now)\n",
+        "        return exhausting.refuse(state, event.error, event.now)\n",
         "        pass\n",
     ),
     Mutant("a refused response is taken", TURN, "        if event.error is None:\n", "        if True:\n"),
