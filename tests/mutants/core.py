@@ -275,7 +275,7 @@ MUTANTS = (
     Mutant(
         "ABT-3 abort waits: calls not cancelled",
         CUTTING,
-        "actions += [CancelCalls(running, event.steer or event.late), *settled",
+        "actions += [CancelCalls(running, event.steer or event.late is not None), *settled",
         "actions += [*settled",
     ),
     Mutant(
