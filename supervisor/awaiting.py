@@ -20,7 +20,6 @@ from .replies import Wanted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from actors.actor import Actor
     from actors.ids import AgentId
     from actors.letters import Letter
     from actors.messages import Outcome
@@ -97,7 +96,7 @@ class Awaiting:
         """The reply where its turn has ended already; read from the store, so that it outlives everything (ACC-9)."""
         actor = self._parts.kernel.actors.get(receipt.path)
         if actor is not None and actor.mailbox.has(receipt.id):
-            return self._told(actor)
+            return self._told(receipt.path)
         store = self._parts.kernel.store
         view = await store.message_state(receipt.id)
         if actor is None and view is not None and view.state.final:  # another process has decided it
@@ -112,7 +111,7 @@ class Awaiting:
             raise UsageError(f"{receipt.id} was withdrawn; it has no report")
         if view is None or view.turn is None:
             return None
-        return None if actor is None else self._told(actor)
+        return None if actor is None else self._told(receipt.path)
 
     def _run(self, path: AgentId) -> Wanted:
         return Wanted(path, None, partial(self._last, path))
@@ -124,7 +123,7 @@ class Awaiting:
         if actor is None:
             return await self._last_elsewhere(path)
         if actor.owes or actor.loop is not None:
-            return self._told(actor)
+            return self._told(path)
         if actor.last is not None:
             return actor.last
         row = await parts.kernel.store.outcome(turn_id(path, actor.row.turns)) if actor.row.turns else None
@@ -147,16 +146,19 @@ class Awaiting:
             raise UsageError(msg)
         return found.outcome
 
-    def _told(self, actor: Actor) -> Outcome | None:
+    def _told(self, path: AgentId) -> Outcome | None:
         """What whoever begins to wait for an agent that owes an answer is told at once; None where it should wait.
 
         Raises:
             CallboardError: it stopped here, and nothing will move it on but `wake`, `grant` or `resume`.
         """
-        told = self._parts.standing.outcome(actor.path)
+        actor = self._parts.kernel.actors.get(path)
+        if actor is None:  # its tree was lost while the store was asked
+            return None
+        told = self._parts.standing.outcome(path)
         if told is not None:
             return told
-        stopped = self._parts.lives[actor.path].stopped(actor)
+        stopped = self._parts.lives[path].stopped(actor)
         if stopped is None:
             return None
         last = actor.last

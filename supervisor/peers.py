@@ -113,6 +113,7 @@ class Peers:
             await parts.stopping.movement()
         for node in nodes:
             parts.kernel.actors.pop(node, None)
+            parts.standing.left(node)
             parts.lives.pop(node, None)
         parts.ledger.lose(AgentId(tree))
         parts.kernel.ownership.leaving.discard(tree)

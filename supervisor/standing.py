@@ -66,6 +66,13 @@ class Standing:
                 parts.stopping.moved()
             todo += [wait.waiter.agent for wait in parts.graph.waiters_of(node)]
 
+    def left(self, path: AgentId) -> None:
+        """An agent is in memory no more: whoever runs it knows how it stands."""
+        if path in self._still:
+            del self._still[path]
+            for wait in self._parts.graph.waiters_of(path):
+                self.look(wait.waiter.agent)
+
     def awaited(self, path: AgentId) -> None:
         """Somebody began to wait for an agent: whoever it is may stand still by that."""
         if path in self._still:

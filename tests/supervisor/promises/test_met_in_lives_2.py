@@ -10,7 +10,7 @@ import trio
 from actors import AgentCrashed, Budget, call, tool
 from actors.changes import Claim, Enqueue, Intake, Move, Put, Shut
 from actors.errors import AgentClosed, Conflict, InDoubt, Unavailable
-from actors.ids import AgentId
+from actors.ids import AgentId, TreeId
 from actors.messages import Purpose, ReceiptState
 from actors.models.script import broken, hang
 from supervisor.store.faults import PassingStore
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from trio.testing import MockClock
 
     from actors.actor import Actor
-    from actors.changes import AgentRow, ChangeSet
+    from actors.changes import AgentRow, ChangeSet, OutcomeRow
+    from actors.ids import TurnId
     from supervisor import Supervisor
     from supervisor.store.base import StoredAgent
 
@@ -399,3 +400,57 @@ async def test_kernel_1_an_agent_that_is_read_while_its_birth_is_told_is_in_memo
         child = await sup.find("a/kid")
         assert (await child.ask("more")).text == "again"
         assert texts(await child.transcript()) == ["<help", ">helped", "<more", ">again"]
+
+
+# -- trees that are lost ---------------------------------------------------------------------------------------------
+
+
+async def lose(sup: Supervisor) -> None:
+    """Another process has taken the tree `a`: it is left."""
+    sup._parts.kernel.lost(TreeId("a"))
+    await until(lambda: "a" not in sup._parts.lives)
+
+
+async def test_sup_6_an_agent_that_is_woken_while_its_tree_is_lost_is_left_whole(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """It stood still; who wakes it just then has woken it for its next owner, and nothing of it is kept here."""
+    async with world.open({"a": ["well", "again"]}) as sup:
+        ref = await started(sup, agent("a"))
+        await ref.pause()
+        await ref.send("go")
+        await until(lambda: ref.state == "paused")
+        standing = sup._parts.standing
+        standing.look(ref.path)
+        assert standing.any
+
+        async def after(change_set: ChangeSet) -> None:
+            if has(change_set, Enqueue, lambda op: op.envelope.purpose is Purpose.WAKE):
+                await lose(sup)
+                assert not standing.any
+
+        world.spy.after = after
+        await ref.wake()
+        assert sup._parts.kernel.actors.get(ref.path) is None
+
+
+async def test_sup_6_a_reply_that_is_looked_for_while_its_tree_is_lost_is_waited_for(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """Whoever asks the store how a turn ended just then waits on, for what the next owner answers."""
+
+    class Slow(PassingStore):
+        """A tree is lost while it is read how its turn ended."""
+
+        async def outcome(self, turn: TurnId) -> OutcomeRow | None:
+            found = await super().outcome(turn)
+            await lose(sup)
+            return found
+
+    async with world.open({"a": [hang()]}, wrap=Slow) as sup:
+        ref = await started(sup, agent("a"))
+        receipt = await ref.send("go")
+        await until(lambda: receipt.state is ReceiptState.CONSUMED)
+        with trio.move_on_after(1) as scope:
+            await receipt.wait_report()
+        assert scope.cancelled_caught
