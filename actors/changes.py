@@ -222,6 +222,21 @@ class Append(Struct, frozen=True):
     records: tuple[Record, ...]
 
 
+FORGOTTEN: Final = 10_000
+"""How many records a `Forget` removes at most: a commit never costs more than that."""
+
+
+class Forget(Struct, frozen=True):
+    """Remove an agent's oldest records, those at indices below `before` but for `keep`, the first 10,000 (CMP-4).
+
+    Returns how many. The others keep their indices. Fails (`Conflict`) where none would be left behind `before`.
+    """
+
+    agent: AgentId
+    before: int
+    keep: tuple[int, ...] = ()
+
+
 class Put(Struct, frozen=True):
     """Write a row, replacing the one of its key. With `fresh`, fails (`Conflict`) where one stands. Returns None."""
 
@@ -316,7 +331,7 @@ class Bump(Struct, frozen=True):
     bound: int | None = None
 
 
-Operation: TypeAlias = Append | Put | Erase | Enqueue | Claim | Move | Shut | Require | Bump
+Operation: TypeAlias = Append | Forget | Put | Erase | Enqueue | Claim | Move | Shut | Require | Bump
 
 
 class ChangeSet(Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
 
+from .changes import Forget
 from .content import File, Image, Text, Trust, check_text
 from .conversation import Window
 from .errors import CallboardError, ContextOverflow, UsageError
@@ -35,6 +36,7 @@ from .usage import NO_USAGE, NOTHING, Amounts, Usage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from .changes import Operation
     from .content import Content, Part
     from .conversation import Conversation
     from .ids import AgentId, TurnId
@@ -67,6 +69,8 @@ class Compaction:
         instructions: what the model is told that summarises.
         model: who summarises: `protocol:name`, or the id of a known model; None: the model that the agent asks.
         tokens: at most how long a summary may be.
+        archive: how many of the records that stand before what is in force stay readable, the newest; from 0, None:
+            all. What is older is removed for good with the next summary, but for pinned messages (CMP-4).
     """
 
     at: float | None = 0.8
@@ -74,6 +78,7 @@ class Compaction:
     instructions: str = INSTRUCTIONS
     model: str | None = None
     tokens: int = 4_000
+    archive: int | None = 10_000
 
     def __attrs_post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -83,6 +88,10 @@ class Compaction:
             raise UsageError(f"Compaction(keep=...) is a share from 0 and under 1; got {self.keep!r}")
         if not is_number(self.tokens) or self.tokens != int(self.tokens) or self.tokens < 1:
             raise UsageError(f"Compaction(tokens=...) is a number of tokens from 1; got {self.tokens!r}")
+        if self.archive is not None and not (
+            is_number(self.archive) and self.archive == int(self.archive) and self.archive >= 0
+        ):
+            raise UsageError(f"Compaction(archive=...) is a number of records from 0, or None; got {self.archive!r}")
         check_text(self.instructions, "Compaction(instructions=...)")
         if self.model is not None:
             check_text(self.model, "Compaction(model=...)")
@@ -106,6 +115,14 @@ def check_room(name: str, rule: Compaction, fixed_bytes: int, context_window: in
             f" compacts at {room} of the model's {context_window}: no compaction could ever get below that. Raise at=,"
             " offer fewer tools, or choose a model with a larger context window"
         )
+
+
+def forgotten(rule: Compaction, agent: AgentId, records: tuple[Record, ...]) -> tuple[Operation, ...]:
+    """What leaves the archive with the summary among these records: it is in the commit that brings the summary."""
+    summary = next((record for record in records if isinstance(record, SummaryRecord)), None)
+    if summary is None or rule.archive is None or summary.upto <= rule.archive:
+        return ()
+    return (Forget(agent, summary.upto - rule.archive, summary.pinned),)
 
 
 # -- what comes in, and what is asked of the shell ----------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from . import staging
 from .changes import Append, CallRow, Claim, Enqueue, Erase, KvRow, Move, OutcomeRow, Put
+from .compaction import forgotten
 from .content import Text
 from .cycles import NO_ROUNDS
 from .errors import Aborted, BudgetError, Exhausted, Unfinished
@@ -78,7 +79,9 @@ def flush(
         changes["trust"] = trust
     if changes:
         state.row = evolve(row, **changes)
-    append = (Append(row.agent, state.head, records),) if records else ()
+    append: tuple[Operation, ...] = (Append(row.agent, state.head, records),) if records else ()
+    if row.summary >= state.head:  # it is among the records (CMP-4)
+        append += forgotten(state.spec.compaction, row.agent, records)
     cleared = [Erase(CallRow, (call,)) for call in state.settled]
     state.head += len(records)
     staged = (*state.staged, *staging.land(state))

@@ -15,16 +15,15 @@ from actors.ids import AgentId
 from actors.transcript import SummaryRecord
 
 from . import cli_exit as codes
+from .numbered import numbered
 from .show_markdown import json_head, json_record, markdown_head, markdown_record
-from .store.base import PAGE
 from .stores import check_store_file, open_reader
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
     from actors.changes import AgentRow
-    from actors.transcript import Record
 
     from .cli_options import Parser
     from .store.base import Reader
@@ -125,7 +124,7 @@ async def _export(args: argparse.Namespace, file: TextIO) -> None:
         markdown = args.format == "md"
         shown = length if args.archived else force.count(length)
         file.write((markdown_head(row, length, shown) if markdown else json_head(row, reader.id, length)) + "\n")
-        async for index, record in _records(reader, agent, 0 if args.archived else force.first, length):
+        async for index, record in numbered(reader, agent, 0 if args.archived else force.first, length):
             archived = not force.has(index)
             if archived and not args.archived:
                 continue
@@ -159,13 +158,6 @@ async def _in_force(reader: Reader, row: AgentRow, length: int) -> _Force:
         return _Force(-1, None, frozenset())
     (summary,) = await reader.read_records(row.agent, row.summary, row.summary + 1)
     assert isinstance(summary, SummaryRecord), "the row names the last summary"
-    behind = _records(reader, row.agent, summary.upto, length)
+    behind = numbered(reader, row.agent, summary.upto, length)
     others = [index async for index, one in behind if isinstance(one, SummaryRecord) and index != row.summary]
     return _Force(row.summary, summary, frozenset(others))
-
-
-async def _records(reader: Reader, agent: AgentId, start: int, stop: int) -> AsyncIterator[tuple[int, Record]]:
-    """The records, a page at a time: what is in memory does not grow with the conversation."""
-    for at in range(start, stop, PAGE):
-        for index, record in enumerate(await reader.read_records(agent, at, min(at + PAGE, stop)), at):
-            yield index, record

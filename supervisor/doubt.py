@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 import trio
 
-from actors.changes import Append, Bump, Claim, Enqueue, Erase, Move, Placed, Put, Require, Shut
+from actors.changes import Append, Bump, Claim, Enqueue, Erase, Forget, Move, Placed, Put, Require, Shut
 from actors.errors import InDoubt, StoreError
 from actors.messages import ReceiptState
 
@@ -93,7 +93,7 @@ async def _value(store: Reader, operation: Operation, waiting: dict[AgentId, tup
             return at + len(records)
         case Shut():
             return True
-        case Put() | Erase() | Claim() | Require() | Bump():
+        case Put() | Erase() | Forget() | Claim() | Require() | Bump():
             return None
         case _:
             assert_never(operation)

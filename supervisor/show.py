@@ -12,6 +12,7 @@ from rich.console import Console
 from actors.errors import Unavailable, UnknownPath, UsageError
 from actors.ids import AgentId, tree_of, turn_id
 
+from .numbered import numbered
 from .screen_layout import ASCII, UNICODE
 from .show_lines import State, agent_lines, state_of, tree_lines
 from .store.leases import described
@@ -96,7 +97,7 @@ async def _agent(store: str, path: str, width: int, limit: int | None) -> list[T
         if stored is None:
             raise UnknownPath(await _no_agent(reader, agent, store))
         first = 0 if limit is None else max(0, stored.length - limit)
-        records = await reader.read_records(agent, first)
+        records = [found async for found in numbered(reader, agent, first, stored.length)]
         return agent_lines(
             stored,
             records,

@@ -134,7 +134,7 @@ def state_of(row: AgentRow, last: Outcome | None, *, owned: bool) -> State:
 
 def agent_lines(
     stored: StoredAgent,
-    records: Sequence[Record],
+    records: Sequence[tuple[int, Record]],
     *,
     state: State,
     kv: Sequence[KvRow],
@@ -146,7 +146,7 @@ def agent_lines(
 
     Args:
         stored: the agent.
-        records: the end of its conversation, at least as many as `limit`.
+        records: the end of its conversation, at least as many as `limit`, each with its place.
         state: of `state_of`.
         kv: its own key-value store.
         children: how many agents are right below it.
@@ -154,8 +154,7 @@ def agent_lines(
         limit: lines, from 10; None for everything, texts whole.
     """
     head = [_title(stored, width), *_state_lines(stored, state, kv, children, width)]
-    first = stored.length - len(records)
-    blocks = [_record_lines(first + n, record, width, limit is None) for n, record in enumerate(records)]
+    blocks = [_record_lines(at, record, width, limit is None) for at, record in records]
     if limit is None:
         return [*head, *(line for block in blocks for line in block)]
     head = head[: max(1, limit - 4)]

@@ -175,14 +175,30 @@ class Conversation:
 
     Attributes:
         entered: the messages that stand in it, each with the turn that took it. owed: calls without a result, in order.
-        summary: index of the last summary, -1 for none. length: records read.
+        summary: index of the last summary, -1 for none. in_force: indices that it says are in force, from where on and
+            the pinned ones. length: of the conversation. missing: indices at which no record is.
+        torn: what is behind a missing record may belong to it.
     """
 
     entered: dict[MessageId, str] = attrs.field(factory=dict)
     owed: list[str] = attrs.field(factory=list)
     summary: int = -1
+    in_force: tuple[int, tuple[int, ...]] = (0, ())
     length: int = 0
+    missing: list[range] = attrs.field(factory=list)
+    torn: bool = False
     faults: list[Violation] = attrs.field(factory=list)
+
+    def skip(self, to: int) -> None:
+        """No record is there until index `to`."""
+        self.missing.append(range(self.length, to))
+        self.length, self.owed, self.torn = to, [], True
+
+    def _result(self, where: str, record: ResultRecord) -> None:
+        if not self.torn and self.owed[:1] != [record.call]:
+            owed = self.owed[0] if self.owed else "none"
+            self.faults.append(Violation("21", where, f"the result of {record.call} where {owed} is owed"))
+        self.owed = [call for call in self.owed if call != record.call]
 
     def take(self, agent: str, record: Record) -> None:
         """One more record."""
@@ -191,11 +207,9 @@ class Conversation:
         if agent_of(record.turn) != agent:
             self.faults.append(Violation("20", where, f"it is of {record.turn}, a turn of another agent"))
         if isinstance(record, ResultRecord):
-            if not self.owed or self.owed[0] != record.call:
-                owed = self.owed[0] if self.owed else "none"
-                self.faults.append(Violation("21", where, f"the result of {record.call} where {owed} is owed"))
-            self.owed = [call for call in self.owed if call != record.call]
+            self._result(where, record)
             return
+        self.torn = False
         if self.owed:
             text = f"it stands behind calls without results ({', '.join(self.owed)}): providers refuse that"
             self.faults.append(Violation("21", where, text))
@@ -212,8 +226,8 @@ class Conversation:
                 self.owed = [block.id for block in record.calls]
                 found = (fault for fault in problems([record]) if not fault.startswith("at the end"))
                 self.faults += [Violation("21", where, fault.partition(": ")[2]) for fault in found]
-            case SummaryRecord(upto=upto):
-                self.summary = index
+            case SummaryRecord(upto=upto, pinned=pinned):
+                self.summary, self.in_force = index, (upto, pinned)
                 if not 0 <= upto <= index:
                     self.faults.append(Violation("20", where, f"a summary of all before {upto}, which is behind it"))
 
@@ -226,7 +240,11 @@ def conversation_faults(
     yield from heard.faults
     if row.summary != heard.summary:
         yield Violation("20", where, f"its row names record {row.summary} as the last summary; {heard.summary} is")
-    if len(heard.entered) != tally.entered:
+    first, pinned = heard.in_force
+    for gap in heard.missing:  # CMP-4: what a summary stands for may have been removed, and nothing else
+        if gap.stop > first or any(at in gap for at in pinned):
+            yield Violation("20", where, f"records {gap.start} to {gap.stop - 1} are missing, some of them in force")
+    if len(heard.entered) > tally.entered or (len(heard.entered) < tally.entered and not heard.missing):
         text = f"{tally.entered} messages with content were consumed, {len(heard.entered)} stand in the conversation"
         yield Violation("CON-4", where, text)
     number = None if row.open is None else row.open.number

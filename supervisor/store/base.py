@@ -101,7 +101,10 @@ class Reader(Protocol):
         ...
 
     async def read_records(self, agent: AgentId, start: int = 0, stop: int | None = None) -> tuple[Record, ...]:
-        """Read a conversation's records from `start` up to, not with, `stop` (None: to its end)."""
+        """Read a conversation's records from `start` up to, not with, `stop` (None: to its end).
+
+        An index never changes its record. Those that were removed from the archive are not among them (CMP-4).
+        """
         ...
 
     async def outcome(self, turn: TurnId) -> OutcomeRow | None:
@@ -195,7 +198,7 @@ class Store(Reader, Protocol):
         STORE-2 seq of an agent's messages counts from 1 without a gap, in the order of acceptance.
         STORE-3 a lane's depth and bytes are those of its queued and held messages that took no reserved place.
         STORE-4 a message is consumed by one turn at most.
-        STORE-5 a conversation's records stand at 0, 1, 2 … and never change.
+        STORE-5 a conversation's records stand at 0, 1, 2 … and never change; archived ones may be removed.
         STORE-6 epochs of a tree rise; a set of an old one writes nothing.
     """
 

@@ -16,6 +16,7 @@ from actors.changes import (
     Claim,
     Enqueue,
     Erase,
+    Forget,
     Intake,
     KvRow,
     Move,
@@ -78,7 +79,7 @@ def check(change_set: ChangeSet) -> None:
 def _agent_of(operation: Operation) -> str | None:
     """The agent whose rows an operation changes, checked for shape; None where any tree's may be meant."""
     match operation:
-        case Append(agent=agent) | Claim(agent=agent) | Shut(agent=agent):
+        case Append(agent=agent) | Claim(agent=agent) | Shut(agent=agent) | Forget(agent=agent):
             return agent
         case Put(row=row):
             return row.agent
@@ -218,6 +219,11 @@ def used_id(envelope: Envelope) -> Conflict:
 def appended(agent: str, at: int, length: int) -> Conflict:
     """The error for records that do not follow the last one."""
     return Conflict(f"{agent} has {length} records, not {at}: another wrote; read what is new and decide again")
+
+
+def forgets_all(agent: str, before: int, length: int) -> Conflict:
+    """The error for a removal of records that would leave none behind them (STORE-5)."""
+    return Conflict(f"{agent} has {length} records; those before {before} are no archive: nothing was removed")
 
 
 def claims_nothing(agent: str) -> Conflict:

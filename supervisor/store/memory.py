@@ -56,13 +56,13 @@ class MemoryReader:
             return None
         calls = sorted(self._tables.calls.get(agent, {}).values(), key=call_order)
         queued = _in_order(found.waiting.values())
-        return StoredAgent(found.row, found.intake, len(found.records), queued, tuple(calls), len(found.messages))
+        return StoredAgent(found.row, found.intake, len(found.places), queued, tuple(calls), len(found.messages))
 
     async def read_records(self, agent: AgentId, start: int = 0, stop: int | None = None) -> tuple[Record, ...]:
         """Read records, as `Reader.read_records`."""
         await self._read()
         found = self._tables.agents.get(agent)
-        return () if found is None else tuple(found.records[start:stop])
+        return () if found is None else tuple([one for one in found.places[start:stop] if one is not None])
 
     async def outcome(self, turn: TurnId) -> OutcomeRow | None:
         """Read how a turn ended."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from actors.changes import AgentRow, Intake
+from actors.changes import FORGOTTEN, AgentRow, Forget, Intake, Shut
 from actors.ids import AgentId, MessageId, TreeId, TurnId
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState
 from actors.transcript import Record
@@ -17,7 +17,11 @@ from .crossing import Published
 from .leases import OUSTED, REMEMBERED, Lease
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.errors import MailboxError
+
+    Undo: TypeAlias = "list[tuple[Callable[..., None], tuple[object, ...]]]"
 
     from .leases import Holder
 
@@ -45,17 +49,43 @@ class LaneCount:
 
 @attrs.define(eq=False)
 class Agent:
-    """What is kept for one agent."""
+    """What is kept for one agent. `places`: its records, and None where one was removed: the others keep theirs."""
 
     row: AgentRow
     intake: Intake = Intake.OPEN
     queued: int = 0
-    records: list[Record] = attrs.Factory(list)
+    places: list[Record | None] = attrs.Factory(list)
     messages: list[Message] = attrs.Factory(list)
     waiting: dict[MessageId, Message] = attrs.Factory(dict)
     control: LaneCount = attrs.Factory(LaneCount)
     steer: LaneCount = attrs.Factory(LaneCount)
     send: LaneCount = attrs.Factory(LaneCount)
+
+    @property
+    def records(self) -> list[Record]:
+        """Those that are there."""
+        return [record for record in self.places if record is not None]
+
+    def forget(self, operation: Forget, undo: Undo) -> int:
+        """Remove the oldest ones."""
+        places, keep = self.places, frozenset(operation.keep)
+        if operation.before >= len(places):
+            raise checks.forgets_all(operation.agent, operation.before, len(places))
+        oldest = [at for at in range(operation.before) if places[at] is not None and at not in keep][:FORGOTTEN]
+        for at in oldest:
+            undo.append((places.__setitem__, (at, places[at])))
+            places[at] = None
+        return len(oldest)
+
+    def shut(self, operation: Shut, undo: Undo) -> bool:
+        """Change its intake."""
+        if not checks.shuts(self.intake, operation.to):
+            return False
+        if operation.to is Intake.CLOSED and self.ordered:
+            raise checks.order_waits(operation.agent)
+        undo.append((setattr, (self, "intake", self.intake)))
+        self.intake = operation.to
+        return True
 
     def lane(self, lane: Lane) -> LaneCount:
         """The counts of a lane; by identity, which is faster than a table keyed by an enum."""

@@ -18,7 +18,7 @@ from actors.changes import (
     Claim,
     Enqueue,
     Erase,
-    Intake,
+    Forget,
     KvRow,
     Move,
     Operation,
@@ -89,6 +89,7 @@ class Tables:
         self.counters: dict[str, int] = {}
         self._carry: dict[type[Operation], Callable[..., Value]] = {
             Append: self._append,
+            Forget: self._forget,
             Put: self._put,
             Erase: self._erase,
             Enqueue: self._enqueue,
@@ -118,13 +119,16 @@ class Tables:
             raise
 
     def _append(self, operation: Append, undo: _Undo) -> int:
-        records = self._agent(operation.agent).records
+        records = self._agent(operation.agent).places
         at = operation.at
         if len(records) != at:
             raise checks.appended(operation.agent, at, len(records))
         records += operation.records
         undo.append((records.__delitem__, (slice(at, None),)))
         return len(records)
+
+    def _forget(self, operation: Forget, undo: _Undo) -> int:
+        return self._agent(operation.agent).forget(operation, undo)
 
     def _put(self, operation: Put, undo: _Undo) -> None:
         row = operation.row
@@ -310,14 +314,7 @@ class Tables:
         return found
 
     def _shut(self, operation: Shut, undo: _Undo) -> bool:
-        agent = self._agent(operation.agent)
-        if not checks.shuts(agent.intake, operation.to):
-            return False
-        if operation.to is Intake.CLOSED and agent.ordered:
-            raise checks.order_waits(operation.agent)
-        undo.append((setattr, (agent, "intake", agent.intake)))
-        agent.intake = operation.to
-        return True
+        return self._agent(operation.agent).shut(operation, undo)
 
     def _require(self, operation: Require, undo: _Undo) -> None:
         del undo

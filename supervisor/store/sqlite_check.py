@@ -193,10 +193,9 @@ class _Check:
 
     def _record(self, agent: str, heard: Conversation, found: tuple[Any, ...], last: int) -> Iterator[Violation]:
         k, tree, epoch, body = found
-        where = f"{agent}, record {heard.length}"
         if k % RECORDS != heard.length:
-            yield Violation("20", where, f"record {k % RECORDS} stands in its place: some are missing")
-            heard.length = k % RECORDS
+            heard.skip(k % RECORDS)
+        where = f"{agent}, record {heard.length}"
         yield from self._of(where, agent, tree, epoch)
         if epoch < last:
             yield Violation("20", where, f"it was written with epoch {epoch}, behind one with {last}: by an old owner")

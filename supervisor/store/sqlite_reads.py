@@ -39,7 +39,7 @@ _AGENT: Final = (
     f" AND k < (n + 1) * {RECORDS} ORDER BY k DESC LIMIT 1), 0) FROM agents WHERE agent = ?"
 )
 _RECORDS: Final = (
-    f"SELECT records.body FROM agents, records WHERE agent = ?1 AND k >= n * {RECORDS} + ?2"  # noqa: S608
+    f"SELECT k - n * {RECORDS}, records.body FROM agents, records WHERE agent = ?1 AND k >= n * {RECORDS} + ?2"  # noqa: S608
     f" AND k < n * {RECORDS} + ?3 ORDER BY k"
 )
 _WAITING: Final = "SELECT seq, body, state FROM messages WHERE agent = ? AND state IN ('queued', 'held') ORDER BY seq"
@@ -83,7 +83,7 @@ class Reads:
         """As `Reader.read_records`."""
         end = RECORDS if stop is None else min(stop, RECORDS)
         (found,) = self._rows((_RECORDS, (agent, start, end)))
-        return tuple([_decoded(codec.RECORD, row[0], f"record {at} of {agent}") for at, row in enumerate(found, start)])
+        return tuple([_decoded(codec.RECORD, body, f"record {at} of {agent}") for at, body in found])
 
     def outcome(self, turn: TurnId) -> OutcomeRow | None:
         """As `Reader.outcome`."""

@@ -7,6 +7,7 @@ runs in (STORE-1).
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from actors import codec
 from actors.changes import (
+    FORGOTTEN,
     AgentRow,
     Append,
     Bump,
@@ -23,6 +25,7 @@ from actors.changes import (
     Claim,
     Enqueue,
     Erase,
+    Forget,
     KvRow,
     Move,
     Operation,
@@ -90,6 +93,24 @@ def _do_append(db: Db, agent: str, start: int, at: At, *bodies: bytes) -> int:
         key += 1
     known.length = start + len(bodies)
     return known.length
+
+
+_REMOVE_OLDEST: Final = (
+    "DELETE FROM records WHERE k IN (SELECT k FROM records WHERE k >= ?1 AND k < ?1 + ?2"
+    " AND k - ?1 NOT IN (SELECT value FROM json_each(?3)) ORDER BY k LIMIT ?4)"
+)
+
+
+def _forget(operation: Forget, _: At) -> Step:
+    return _do_forget, (operation.agent, operation.before, json.dumps(operation.keep))
+
+
+def _do_forget(db: Db, agent: str, before: int, keep: str) -> int:
+    known = db.known(agent)
+    if before >= known.length:
+        raise checks.forgets_all(agent, before, known.length)
+    db.execute(_REMOVE_OLDEST, (known.n * RECORDS, before, keep, FORGOTTEN))
+    return db.changes()
 
 
 # -- rows --------------------------------------------------------------------------------------------------------
@@ -203,6 +224,7 @@ def _do_bump(db: Db, operation: Bump, at: At) -> int:
 
 _COMPILE: Final[dict[type[Operation], Callable[..., Step]]] = {
     Append: _append,
+    Forget: _forget,
     Put: _put,
     Erase: _erase,
     Enqueue: sqlite_mailbox.enqueue,

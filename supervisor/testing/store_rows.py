@@ -14,6 +14,7 @@ from actors.changes import (
     CallState,
     ChangeSet,
     Erase,
+    Forget,
     Intake,
     KvRow,
     OutcomeRow,
@@ -148,9 +149,18 @@ async def check_records(store: Store) -> None:
         await hand.refuses(Conflict, Append(LEAD, at, records[:1]))
     await hand.refuses(Conflict, Append(CHILD, 1, records[:1]))
     await hand.refuses(UnknownPath, Append(AgentId("lead/nobody"), 0, records[:1]))
+    await hand.refuses(Conflict, Forget(LEAD, 5))
+    await hand.refuses(Conflict, Forget(LEAD, 3), Append(LEAD, 0, records[:1]))
+    await hand.refuses(UnknownPath, Forget(AgentId("lead/nobody"), 0))
+    assert await store.read_records(LEAD) == records
+    assert await hand(Forget(LEAD, 4, keep=(1, 9)), Append(LEAD, 5, records[:1])) == (3, 6)
+    assert await store.read_records(LEAD) == (records[1], records[4], records[0])
+    assert await store.read_records(LEAD, 1, 3) == records[1:2]
+    assert await store.read_records(LEAD, 4) == (records[4], records[0])
+    assert await hand(Forget(LEAD, 0), Forget(LEAD, 4)) == (0, 1)
     stored = await store.load_agent(LEAD)
     assert stored is not None
-    assert stored.length == 5
+    assert stored.length == 6, "the others keep their places"
 
 
 async def check_text(store: Store) -> None:

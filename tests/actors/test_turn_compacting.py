@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import pytest
 from msgspec.structs import replace
 
-from actors.changes import AgentRow, Append, Claim
+from actors.changes import AgentRow, Append, Claim, Forget
 from actors.compacting import least
 from actors.compaction import (
     ASKED,
@@ -22,7 +23,7 @@ from actors.compaction import (
     Summarised,
 )
 from actors.content import Trust
-from actors.errors import Broken, Conflict, ContextOverflow, InternalError, NotCompacted, Unavailable
+from actors.errors import Broken, Conflict, ContextOverflow, InternalError, NotCompacted, Unavailable, UsageError
 from actors.happenings import CompactionEnded, CompactionStarted, RequestFailed, TurnEnded, TurnStarted
 from actors.inputs import Begin, Cut, Failed, Looked, MustWait, NotAdmitted, Phase, Responded
 from actors.messages import Lane, Purpose, Status
@@ -603,3 +604,26 @@ def test_rec_1_core_a_turn_that_is_open_for_a_compaction_never_takes_mail() -> N
     waits.fail(Cut(waits.now, (steer("abort"),), "enough"), Conflict("another was faster"))
     assert waits.over.suspended == "store"
     assert waits.all(Look) == []
+
+
+@pytest.mark.parametrize(("archive", "before"), [(None, None), (3, None), (2, 1), (0, 3)])
+def test_cmp_4_core_the_archive_is_bounded_in_the_commit_of_the_summary(
+    archive: int | None, before: int | None
+) -> None:
+    """What is older than the newest that may stay is removed behind the append; what is pinned is not."""
+    made = Drive(attrs.evolve(spec(), compaction=Compaction(archive=archive)))
+    drive = at_the_model(asked(made))
+    summary(drive)
+    found = [operation for operation in drive.made.commit if isinstance(operation, Forget)]
+    assert found == ([] if before is None else [Forget(drive.state.row.agent, before, (0,))])
+    kinds = [type(operation) for operation in drive.made.commit]
+    assert kinds[: 1 + len(found)] == [Append, Forget][: 1 + len(found)]
+    drive.look()
+    assert not [operation for operation in drive.made.commit if isinstance(operation, Forget)], "once, with its summary"
+
+
+@pytest.mark.parametrize("archive", [-1, 1.5, True, "many"])
+def test_cmp_4_an_archive_of_no_number_is_refused(archive: Any) -> None:
+    """Where it is written, in words that say what is taken."""
+    with pytest.raises(UsageError, match="archive"):
+        Compaction(archive=archive)

@@ -530,6 +530,9 @@ MUTANTS = (
         "        return None  # it cut one short",
         "        pass  # it cut one short",
     ),
+    Mutant("CMP-4 the archive grows for ever", ENDING, "    if row.summary >= state.head:", "    if False:"),
+    Mutant("CMP-4 a pinned message removed", COMPACTION, "- rule.archive, summary.pinned),)", "- rule.archive, ()),)"),
+    Mutant("CMP-4 what is in force removed", COMPACTION, "summary.upto - rule.archive,", "summary.upto,"),
     Mutant(
         "SEL-1 admitted for the old model",
         SELECTING,

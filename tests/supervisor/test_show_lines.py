@@ -127,7 +127,9 @@ def test_one_agent_shows_state_and_conversation() -> None:
     """State first, then the conversation, with nothing in it that commands the terminal."""
     records = conversation()
     kv = [KvRow(LEAD, "agent", f"k{n}", str(n)) for n in range(7)]
-    lines = agent_lines(stored(records), records, state=(Look.DONE, ""), kv=kv, children=2, width=60, limit=40)
+    lines = agent_lines(
+        stored(records), list(enumerate(records)), state=(Look.DONE, ""), kv=kv, children=2, width=60, limit=40
+    )
     assert [line.plain for line in lines] == [
         "lead",
         "  done",
@@ -163,7 +165,9 @@ def test_one_agent_shows_state_and_conversation() -> None:
 def test_what_does_not_fit_is_the_beginning() -> None:
     """On a small screen the end of the conversation stands, and how much is missing is said."""
     records = conversation()
-    lines = agent_lines(stored(records), records, state=(Look.DONE, ""), kv=[], children=0, width=60, limit=17)
+    lines = agent_lines(
+        stored(records), list(enumerate(records)), state=(Look.DONE, ""), kv=[], children=0, width=60, limit=17
+    )
     plain = [line.plain for line in lines]
     assert len(plain) <= 17
     assert plain[-1] == "     … 2 more lines"
@@ -173,7 +177,9 @@ def test_what_does_not_fit_is_the_beginning() -> None:
 def test_everything_is_whole() -> None:
     """With no limit every line of every text stands there."""
     records = conversation()
-    lines = agent_lines(stored(records), records, state=(Look.DONE, ""), kv=[], children=0, width=10, limit=None)
+    lines = agent_lines(
+        stored(records), list(enumerate(records)), state=(Look.DONE, ""), kv=[], children=0, width=10, limit=None
+    )
     assert "Six." in [line.plain for line in lines]
     assert '{"path": "a.py", "first_line": 201}' in [line.plain for line in lines]
 
@@ -187,7 +193,9 @@ def test_any_text_fits(text: str, width: int, limit: int) -> None:
         ResultRecord(TURN, CallId("c"), "w", text, ResultStatus.OK, (Text(text),)),
     ]
     agent = StoredAgent(row("lead", key=text), Intake.OPEN, 3)
-    lines = agent_lines(agent, records, state=(Look.DONE, text and "x"), kv=[], children=0, width=width, limit=limit)
+    lines = agent_lines(
+        agent, list(enumerate(records)), state=(Look.DONE, text and "x"), kv=[], children=0, width=width, limit=limit
+    )
     assert len(lines) <= max(limit, 10)
     for line in lines:
         assert cell_len(line.plain) <= width

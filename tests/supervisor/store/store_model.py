@@ -18,6 +18,7 @@ from actors.changes import (
     Claim,
     Enqueue,
     Erase,
+    Forget,
     Intake,
     KvRow,
     Move,
@@ -43,7 +44,7 @@ from actors.messages import Lane, ReceiptState
 
 WAITING = (ReceiptState.QUEUED, ReceiptState.HELD)
 INTAKES = (Intake.OPEN, Intake.CLOSING, Intake.CLOSED)
-OF_THE_OWNER = (Append, Put, Claim, Erase)
+OF_THE_OWNER = (Append, Put, Claim, Erase, Forget)
 KEY_PARTS = {AgentRow: 1, CallRow: 1, OutcomeRow: 1, KvRow: 3}
 
 
@@ -85,7 +86,7 @@ class Model:
         """The shape of an operation."""
         agent: str | None = None
         match operation:
-            case Append() | Claim() | Shut() | Move():
+            case Append() | Claim() | Shut() | Move() | Forget():
                 agent = operation.agent
             case Put():
                 agent = operation.row.agent
@@ -114,6 +115,15 @@ class Model:
                     raise Refused(Conflict)
                 self.records[agent] += records
                 return len(self.records[agent])
+            case Forget(agent=agent, before=before, keep=keep):
+                self.need(agent)
+                places = self.records[agent]
+                if before >= len(places):
+                    raise Refused(Conflict)
+                old = [at for at in range(before) if at not in keep and places[at] is not None]
+                for at in old:
+                    places[at] = None
+                return len(old)
             case Put():
                 return self.put(operation)
             case Erase(table=table, prefix=prefix):

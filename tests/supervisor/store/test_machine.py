@@ -23,6 +23,7 @@ from actors.changes import (
     Claim,
     Enqueue,
     Erase,
+    Forget,
     Intake,
     KvRow,
     Move,
@@ -118,8 +119,10 @@ appends = st.builds(
     st.integers(0, 3),
     st.lists(st.builds(NoteRecord, turns, st.just("n"), st.text()), max_size=2).map(tuple),
 )
+forgets = st.builds(Forget, agents, st.integers(-1, 3), st.lists(st.integers(0, 3), max_size=2, unique=True).map(tuple))
 operations = st.one_of(
     appends,
+    forgets,
     st.builds(Put, rows, st.booleans()),
     st.builds(Enqueue, envelopes, bounds),
     st.builds(Enqueue, envelopes, st.just(LaneBound())),
@@ -250,8 +253,9 @@ class StoresMachine(RuleBasedStateMachine):
             assert [(one.seq, one.envelope, one.state) for one in stored.queued] == waiting
             assert stored.seq == len(mine)
             assert list(stored.calls) == calls
-        assert list(await store.read_records(agent)) == model.records.get(agent, [])
-        assert list(await store.read_records(agent, 1, 2)) == model.records.get(agent, [])[1:2]
+        records = model.records.get(agent, [])
+        assert list(await store.read_records(agent)) == [one for one in records if one is not None]
+        assert list(await store.read_records(agent, 1, 2)) == [one for one in records[1:2] if one is not None]
         below = [child for child in model.rows[AgentRow].values() if child.parent == agent]
         assert await store.children(agent) == tuple(below)
         for state in STATES:
