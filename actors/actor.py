@@ -46,6 +46,7 @@ class Actor:
     Attributes:
         suspended: why no turn may begin (`leaving`, `budget`, `store`, `crashed`, `approval`, `paused`, …), or None.
         memory: what is known of its turns. behind: the store has messages waiting that the mailbox does not show yet.
+        lost: another process runs its tree: nothing begins here any more, not even an order is carried out (SUP-6).
         run_open: a run is under way. run_over: the store has it as settled.
         last: the outcome of the last turn that ended in this process, or None. pausing: a pause is being written.
     """
@@ -62,6 +63,7 @@ class Actor:
         "keeper",
         "last",
         "loop",
+        "lost",
         "mailbox",
         "memory",
         "not_compacted",
@@ -86,7 +88,7 @@ class Actor:
         self.loop: TurnLoop | None = None
         self.suspended: str | None = row.suspended
         self.run_open, self.run_over = row.open is not None, False
-        self.behind = False
+        self.behind = self.lost = False
         self.crashes = Crashes(spec.limits.poison_limit)
         self.last: Outcome | None = None
         self.active = False
@@ -117,6 +119,8 @@ class Actor:
     def due(self) -> bool:
         """Whether there is something to do now."""
         mailbox = self.mailbox
+        if self.lost:
+            return False
         if mailbox.orders:
             return True
         if self.suspended is not None and not (

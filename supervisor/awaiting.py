@@ -95,11 +95,15 @@ class Awaiting:
     async def _stored_reply(self, receipt: Receipt) -> Outcome | None:
         """The reply where its turn has ended already; read from the store, so that it outlives everything (ACC-9)."""
         actor = self._parts.kernel.actors.get(receipt.path)
+        if actor is not None and actor.lost:  # what is remembered of it is not so any more
+            actor = None
         if actor is not None and actor.mailbox.has(receipt.id):
             return self._told(receipt.path)
         store = self._parts.kernel.store
         view = await store.message_state(receipt.id)
-        if actor is None and view is not None and view.state.final:  # another process has decided it
+        here = actor is not None and actor.mailbox.has(receipt.id)
+        if view is not None and view.state.final and not here and receipt.state is not view.state:
+            # another process has decided it, perhaps before its tree came here
             receipt.turn, receipt.reason, receipt.skipped = view.turn, view.reason, skipped_of(view.reason)
             receipt.decide(view.state)
         row = None if view is None or view.turn is None else await store.outcome(view.turn)
@@ -158,7 +162,7 @@ class Awaiting:
         told = self._parts.standing.outcome(path)
         if told is not None:
             return told
-        stopped = self._parts.lives[path].stopped(actor)
+        stopped = None if actor.lost else self._parts.lives[path].stopped(actor)
         if stopped is None:
             return None
         last = actor.last

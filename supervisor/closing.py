@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from actors.changes import AgentRow, Claim, Enqueue, Intake, Move, Require, Shut
-from actors.errors import AgentClosed, CallboardError, Conflict, Unavailable
+from actors.errors import AgentClosed, CallboardError, Conflict, Fenced, OwnedElsewhere, Unavailable
 from actors.happenings import AgentEnded
 from actors.ids import parent_path, run_id, tree_of, turn_id
 from actors.messages import Lane, LaneBound, Outcome, Purpose, ReceiptState, Status
@@ -199,7 +199,8 @@ class Closing:
     async def close_all(self, roots: tuple[AgentId, ...], grace_s: float, hard_s: float) -> None:
         """Close these, and wait for all closes under way, in bounded time."""
         for root in roots:
-            await self.close(root, grace_s)
+            with suppress(OwnedElsewhere, Fenced):  # another process has taken its tree: it is not ours to close
+                await self.close(root, grace_s)
         with trio.move_on_after(grace_s + hard_s):
             for close in tuple(self._closing.values()):
                 await close.done.wait()

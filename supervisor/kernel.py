@@ -270,6 +270,9 @@ class Kernel:
                 raise _unknown(agent)
             if (born := self.actors.get(agent)) is not None:  # its birth, in the store, was told only now (KERNEL-1)
                 return born
+            if not self.ledger.has(agent):  # made since the tree was taken, and not here: another process has it now
+                self.lost(tree)
+                return await self._read(agent, stand_in=stand_in)
             actor = self._settle_in(stored, stand_in=stand_in)
             catch_up(actor)
         self.adopted(actor)

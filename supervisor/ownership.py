@@ -31,6 +31,8 @@ class Ownership:
         OWN-1 a tree is in `epochs` from when it was taken and its accounts were opened, until it is lost.
         OWN-2 a tree that was lost is in `leaving` until nothing of it is in memory; until then it is not taken again.
 
+        OWN-3 from `give_back` on no tree is taken, and none that was being taken is kept.
+
     Attributes:
         holder: this supervisor, as others are told of it.
         patience: with a store that cannot be written for a while.
@@ -49,6 +51,7 @@ class Ownership:
         self._lost = False  # something was; the store has not heard yet that this process lives
         self.leaving: set[TreeId] = set()
         self.found: set[TreeId] = set()
+        self._over = False
 
     async def own(self, tree: TreeId) -> int:
         """Own a tree, once; its epoch.
@@ -64,6 +67,7 @@ class Ownership:
         try:
             async with lock:
                 if tree not in self.epochs:
+                    self.check(tree)
                     epoch = await self._patience.through(self._store.own, tree, self.holder)
                     if await self._opened(tree, epoch):
                         self.found.add(tree)
@@ -78,8 +82,10 @@ class Ownership:
         """Refuse a tree that was lost while something of it is still here: that is no longer so, whoever asks for it.
 
         Raises:
-            OwnedElsewhere: it is such a tree.
+            OwnedElsewhere: it is such a tree, or the supervisor was left.
         """
+        if self._over:
+            raise OwnedElsewhere(f"tree {tree!r} is not run here any more: the supervisor was left")
         if tree in self.leaving:
             raise OwnedElsewhere(
                 f"tree {tree!r} was taken over by another process, and this one is still leaving it; its agents take"
@@ -127,6 +133,10 @@ class Ownership:
 
     async def give_back(self, within_s: float) -> None:
         """Let another take the trees at once; where that cannot be written, it may when the lease is over."""
+        self._over = True
         with trio.CancelScope(shield=True) as scope, suppress(CallboardError):
             scope.deadline = trio.current_time() + within_s
             await self._store.release(self.holder)
+            for lock in tuple(self._taking.values()):  # OWN-3: what was being taken is given back, too
+                async with lock:
+                    await self._store.release(self.holder)

@@ -100,7 +100,8 @@ class Peers:
         nodes = parts.stopping.below(AgentId(tree))
         for node in nodes:
             parts.kernel.tell(node, AgentSuspended, {"reason": ELSEWHERE})
-            parts.kernel.actors[node].suspended = ELSEWHERE
+            actor = parts.kernel.actors[node]
+            actor.suspended, actor.lost = ELSEWHERE, True
             parts.stopping.cut_off(node)
             for need in (Need.IDLE, Need.STEP, Need.UNWIND, Need.EXIT):  # who waits goes on with the next owner
                 parts.replies.fulfil(node, need, OwnedElsewhere(f"tree {tree!r} was taken over by another process"))

@@ -74,6 +74,10 @@ class Roster:
             raise UnknownPath(f"no account of {agent!r} is open; known are {list(self._accounts)[:8]}")
         return account
 
+    def has(self, agent: AgentId) -> bool:
+        """Whether an account of it is open."""
+        return agent in self._accounts
+
     def spawn(self, parent: str) -> Place:
         """Take room for one more agent below `parent`; `""` for a root (SUP-5).
 

@@ -50,10 +50,10 @@ def check(world: World, agents: dict[AgentId, Kept]) -> list[str]:
     ]
 
 
-def _told(world: World) -> tuple[dict[str, _Call], dict[str, list[int]]]:
-    """The calls of the history, and where turns were aborted."""
+def _told(world: World) -> tuple[dict[str, _Call], dict[tuple[str, int], list[int]]]:
+    """The calls of the history, and where turns were aborted, by the turn and the process that did it."""
     calls: dict[str, _Call] = defaultdict(_Call)
-    aborts: dict[str, list[int]] = defaultdict(list)
+    aborts: dict[tuple[str, int], list[int]] = defaultdict(list)
     for at, one in enumerate(world.history.applied):
         for op in one.set.operations:
             match op:
@@ -67,17 +67,17 @@ def _told(world: World) -> tuple[dict[str, _Call], dict[str, list[int]]]:
                     if envelope.decision.verdict is Verdict.APPROVED:
                         calls[str(envelope.target)].approved.append(at)
                 case Enqueue(envelope=envelope) if envelope.purpose is Purpose.ABORT:
-                    aborts[str(envelope.target)].append(at)
+                    aborts[str(envelope.target), one.process].append(at)
                 case _:
                     pass
     return calls, aborts
 
 
-def _effect(effect: Effect, call: _Call, aborts: dict[str, list[int]], told: dict[int, float]) -> list[str]:
+def _effect(effect: Effect, call: _Call, aborts: dict[tuple[str, int], list[int]], told: dict[int, float]) -> list[str]:
     """30 to 32: recorded before it began, approved where that is asked, not begun behind an abort.
 
     A `store` call leaves no trace before its result, so its start is not recorded. What begins in the very moment in
-    which its process hears of the abort counts as begun before.
+    which its process hears of the abort counts as begun before. Of one that another process ordered it hears later.
     """
     found = []
     if effect.effect != "store" and not any(at < effect.place for at in call.started):
@@ -88,7 +88,7 @@ def _effect(effect: Effect, call: _Call, aborts: dict[str, list[int]], told: dic
         elif tuple(json.loads(call.arguments or "{}").values()) != effect.arguments:
             found.append(f"30: {effect.call} ran with {effect.arguments}, approved was {call.arguments}")
     turn = effect.call.rpartition(".")[0].rpartition(".")[0]
-    if any(told.get(at, effect.at) < effect.at for at in aborts[turn]):
+    if any(told.get(at, effect.at) < effect.at for at in aborts[turn, effect.process]):
         found.append(f"31: {effect.call} began behind the abort of {turn}")
     return found
 

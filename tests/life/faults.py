@@ -51,6 +51,10 @@ class History:
     faults: int = 0
     ambiguous: int = 0
 
+    def owner(self, tree: TreeId) -> int | None:
+        """The process that took a tree last."""
+        return next((process for one, _, process in reversed(self.owned) if one == tree), None)
+
     def add(self, process: int, change_set: ChangeSet, values: Values) -> int:
         """A commit is written. Returns its index."""
         self.applied.append(Applied(process, change_set, values))
@@ -86,14 +90,21 @@ def troubles(dice: random.Random) -> tuple[Trouble, ...]:
 class LifeStore(PassingStore):
     """The store as one process of a life has it.
 
+    Args:
+        shared: other processes of this life have the same rows at the same time: taking a tree takes its time.
+
     Attributes:
-        dead: the process has crashed: nothing that it still does is written.
+        dead: the process has crashed: nothing that it still does is written. left: set at the end of its process.
     """
 
-    def __init__(self, store: Store, history: History, trace: Trace, process: int, seed: str) -> None:
+    def __init__(
+        self, store: Store, history: History, trace: Trace, process: int, seed: str, *, shared: bool = False
+    ) -> None:
         super().__init__(store)
+        self._shared = shared
         self.bare = store
         self.dead = False
+        self.left = trio.Event()
         self._history = history
         self._trace = trace
         self._process = process
@@ -137,20 +148,32 @@ class LifeStore(PassingStore):
         return values
 
     def new_holder(self) -> Holder:
-        self._holder = self._store.new_holder()
+        self._holder = attrs.evolve(
+            self._store.new_holder(),
+            id=f"holder {self._process}",
+            pid=self._process,
+            space="a life",
+            started="",
+            since="",
+        )  # else it is another in each run
         return self._holder
 
     async def own(self, tree: TreeId, holder: Holder) -> int:
+        await self._pause_between()
         self._alive()
         epoch = await self._store.own(tree, holder)
         if (tree, epoch, self._process) not in self._history.owned:
             self._history.owned.append((tree, epoch, self._process))
             self._trace.say(f"p{self._process} owns {tree} at epoch {epoch}")
+        await self._pause_between()
         return epoch
 
     async def renew(self, holder: Holder) -> dict[TreeId, int] | None:
+        await self._pause_between()
         self._alive()
-        return await self._store.renew(holder)
+        held = await self._store.renew(holder)
+        await self._pause_between()
+        return held
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         self._alive()
@@ -179,6 +202,11 @@ class LifeStore(PassingStore):
             await trio.sleep(self._dice.random() * LONGEST_DELAY_S)
         else:
             await trio.lowlevel.checkpoint()
+
+    async def _pause_between(self) -> None:
+        if self._shared:
+            with trio.CancelScope(shield=True):  # it is not raced by a cancellation either
+                await self._pause()
 
     def _alive(self) -> None:
         if self.dead:

@@ -23,12 +23,13 @@ from tests.life import after, reading
 from tests.life.events import Process, decide, drive
 from tests.life.faults import LifeStore
 from tests.life.players import Player
+from tests.life.schedule import Bounded, Tasks
 from tests.life.trace import Ear
 from tests.life.world import World
 from tests.supervisor.promises.scheduling import Sched, simulate
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from actors.changes import AgentRow
     from supervisor import AgentRef, Supervisor
@@ -40,7 +41,6 @@ CLOSE_S: Final = 200.0
 LEAVE_S: Final = 200.0
 SQLITE_EVERY: Final = 12
 MUCH: Final = 100_000
-MOST_BATCHES: Final = 60_000
 
 
 class Broken(AssertionError):
@@ -65,42 +65,23 @@ class Lived:
         return self.world.trace.hash
 
 
-class Tasks(trio.abc.Instrument):
-    """Counts the tasks that are alive (invariant 53)."""
-
-    def __init__(self) -> None:
-        self.alive = 0
-
-    def task_spawned(self, task: trio.lowlevel.Task) -> None:
-        """One more."""
-        self.alive += 1
-
-    def task_exited(self, task: trio.lowlevel.Task) -> None:
-        """One less."""
-        self.alive -= 1
-
-
-class Bounded(Sched):
-    """A scheduler that ends a life which goes round in circles without time passing."""
-
-    def shuffle(self, batch: list[Any]) -> None:
-        """Order a batch."""
-        if self.batches > MOST_BATCHES:
-            msg = f"it goes round in circles: {MOST_BATCHES} rounds of the scheduler"
-            raise RuntimeError(msg)
-        super().shuffle(batch)
-
-
 def live(seed: int) -> Lived:
     """Live one life; whatever it breaks is in what is returned, with the bug that ended it, if one did."""
     world = World(str(seed))
     tasks = Tasks()
+    return lived(
+        seed, world, lambda path: partial(_life, world, path, tasks, seed), Bounded(seed, defer=(seed % 4) / 4), tasks
+    )
+
+
+def lived(
+    seed: int, world: World, life: Callable[[Path], Callable[[], Awaitable[list[str]]]], sched: Sched, tasks: Tasks
+) -> Lived:
+    """Live a life over a file that is there as long; what became of it."""
     problems: list[str] = []
     try:
         with tempfile.TemporaryDirectory() as folder:
-            problems += simulate(
-                partial(_life, world, Path(folder) / "life.db", tasks, seed), Bounded(seed, defer=(seed % 4) / 4), tasks
-            )
+            problems += simulate(life(Path(folder) / "life.db"), sched, tasks)
     except BaseException as error:  # noqa: ASYNC103 - whatever ends a life is what was looked for; no loop runs here
         if isinstance(error, KeyboardInterrupt):
             raise
@@ -129,10 +110,10 @@ async def _life(world: World, path: Path, tasks: Tasks, seed: int) -> list[str]:
         problems: list[str] = []
         for number in range(1, many + 1):
             async with _store(bare, path, sqlite=seed % SQLITE_EVERY == 5) as store:
-                before = tasks.alive
+                before = tasks.alive.total()
                 problems += await _process(world, store, number, last=number == many)
-                if tasks.alive != before:
-                    problems.append(f"53: {tasks.alive - before} tasks are left behind by process {number}")
+                if tasks.alive.total() != before:
+                    problems.append(f"53: {tasks.alive.total() - before} tasks are left behind by process {number}")
                 problems += await reading.check(store, world)
                 if number > 1:
                     problems += await reading.fenced(store, world)
@@ -162,9 +143,9 @@ async def _process(world: World, bare: Store, number: int, *, last: bool) -> lis
     world.trace.say(f"p{number} opens; leaves by {mode if crash_s is None else f'a crash after {crash_s:.2f} s'}")
     found: list[str] = []
     with trio.CancelScope() as scope, trio.fail_after(10 * REST_S), forgiven(world, last=last):
-        async with open_supervisor(store=store, on_exit=mode, **_options(world, store, number, dice)) as sup:
+        async with open_supervisor(store=store, on_exit=mode, **options(world, store, number, dice)) as sup:
             process = Process(world, number, sup, store)
-            ear = _wire(process, dice)
+            ear = wire(process, dice)
             async with trio.open_nursery() as nursery:
                 if crash_s is not None:
                     nursery.start_soon(_crash, process, crash_s, scope)
@@ -184,7 +165,8 @@ async def _process(world: World, bare: Store, number: int, *, last: bool) -> lis
     return [*found, *process.broken, *ear.problems, *(f"SUP-2: a loop crashed: {crash}" for crash in ear.crashed)]
 
 
-def _options(world: World, store: LifeStore, number: int, dice: random.Random) -> dict[str, Any]:
+def options(world: World, store: LifeStore, number: int, dice: random.Random) -> dict[str, Any]:
+    """What one process is opened with."""
     apart = world.dice("apart").random() < 0.5
     return {
         "model": [Player(world, store, number, "one"), Player(world, store, number, "two", apart=apart)],
@@ -209,7 +191,7 @@ def forgiven(world: World, *, last: bool) -> Iterator[None]:
         world.trace.say(f"leaving raised {error!r}")
 
 
-def _wire(process: Process, dice: random.Random) -> Ear:
+def wire(process: Process, dice: random.Random) -> Ear:
     """Take out of a supervisor what chance it has of its own, and listen."""
     parts = process.sup._parts
     parts.kernel.token = f"p{process.number}"
@@ -235,17 +217,18 @@ async def _happen(process: Process, dice: random.Random, nursery: trio.Nursery) 
     if dice.random() < 0.7:
         await nursery.start(decide, process, world.dice(f"decide:{process.number}"))
     if process.number > 1:
-        await _survive(process, sup.resume)
+        await survive(process, sup.resume)
     else:
         for spec in world.specs:
-            await _survive(process, partial(sup.start, spec, "begin", key="one"))
+            await survive(process, partial(sup.start, spec, "begin", key="one"))
     async with trio.open_nursery() as drivers:
         for driver in range(dice.choice((1, 2, 3))):
             name = f"driver:{process.number}:{driver}"
             drivers.start_soon(drive, process, world.dice(name), dice.randint(2, 10), name=name)
 
 
-async def _survive(process: Process, verb: Any) -> None:
+async def survive(process: Process, verb: Any) -> None:
+    """Ask for something that may fail as it may for anybody."""
     try:
         await verb()
     except after.EXPECTED as error:
@@ -267,27 +250,32 @@ async def _heal(process: Process) -> list[str]:
             await nursery.start(decide, process, world.dice("heal"))
             await sup.resume()
             await _wake_all(process)
-            while not await _rests(process):  # noqa: ASYNC110 - a store has no event
+            while not await rests(process):  # noqa: ASYNC110 - a store has no event
                 await trio.sleep(1)
             nursery.cancel_scope.cancel()
     if scope.cancelled_caught:
-        return [f"37: after {REST_S:.0f} s of healing there is still work: {line}" for line in await _still(sup)]
+        return [f"37: after {REST_S:.0f} s of healing there is still work: {line}" for line in await still(sup)]
     found = await after.at_rest(process)
     if not found and world.dice("end").random() < 0.6:
-        found += await _close_all(process)
+        found += await close_all(process)
     return found
 
 
 async def _wake_all(process: Process) -> None:
     sup = process.sup
     for row in await sup.tree():
-        stored = await sup.store.load_agent(row.agent)
-        if stored is None or stored.intake is not Intake.OPEN:
-            continue
-        ref = await sup.find(row.agent)
-        if row.budget is not None:
-            await _survive(process, partial(_grant, process, ref, row))
-        await ref.wake()
+        await wake(process, row)
+
+
+async def wake(process: Process, row: AgentRow) -> None:
+    """Let an agent go on, with as much budget as it takes."""
+    stored = await process.sup.store.load_agent(row.agent)
+    if stored is None or stored.intake is not Intake.OPEN:
+        return
+    ref = await process.sup.find(row.agent)
+    if row.budget is not None:
+        await survive(process, partial(_grant, process, ref, row))
+    await ref.wake()
 
 
 async def _grant(process: Process, ref: AgentRef, row: AgentRow) -> None:
@@ -297,7 +285,7 @@ async def _grant(process: Process, ref: AgentRef, row: AgentRow) -> None:
             await process.sup.grant(ref, Budget(**{dimension: MUCH}), by="the operator")  # type: ignore[arg-type]  # one of its names
 
 
-async def _rests(process: Process) -> bool:
+async def rests(process: Process) -> bool:
     """Nothing is owed in the store, nothing runs here."""
     actors = process.sup._parts.kernel.actors.values()
     if (
@@ -313,7 +301,7 @@ async def _rests(process: Process) -> bool:
     return True
 
 
-async def _still(sup: Supervisor) -> list[str]:
+async def still(sup: Supervisor) -> list[str]:
     """What does not come to rest, in words."""
     work = await sup.store.agents_with_work()
     actors = sup._parts.kernel.actors
@@ -330,7 +318,7 @@ async def _still(sup: Supervisor) -> list[str]:
     return lines
 
 
-async def _close_all(process: Process) -> list[str]:
+async def close_all(process: Process) -> list[str]:
     """Everything is closed in the end, and nothing waits any more."""
     sup = process.sup
     roots = [row.agent for row in await sup.tree() if not row.parent]
@@ -340,7 +328,7 @@ async def _close_all(process: Process) -> list[str]:
             await ref.close(grace=5)
             await ref.wait_closed()
     if scope.cancelled_caught:
-        return [f"43: closing everything took more than {CLOSE_S:.0f} s: {line}" for line in await _still(sup)]
+        return [f"43: closing everything took more than {CLOSE_S:.0f} s: {line}" for line in await still(sup)]
     found = []
     for row in await sup.tree():
         stored = await sup.store.load_agent(row.agent)

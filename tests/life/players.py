@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from actors import Script, call
+from actors.ids import tree_of
 from actors.models.script import broken, hang, malformed, overflow, overloaded, rejected, thought
 from actors.ports import Response
 from actors.transcript import Stop, problems
@@ -68,9 +69,9 @@ class Player:
         found = [f"21: {request.agent} is asked with {problem}" for problem in problems(window)]
         stored = await self._store.bare.load_agent(request.agent)
         assert stored is not None, "an agent that asks is stored"
-        if stored.row.open is not None and window != tuple(
-            (await read_conversation(self._store.bare, stored.row)).window()
-        ):
+        kept = tuple((await read_conversation(self._store.bare, stored.row)).window())
+        owner = self._world.history.owner(tree_of(request.agent))  # another may have taken it since this was asked
+        if stored.row.open is not None and owner == self._process and window != kept:
             found.append(f"22: {request.agent} is asked with a conversation that is not the stored one")
         self._world.problems += found
 

@@ -4,38 +4,56 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from tests.life import owning
+from tests.life.__main__ import lived
 from tests.life.living import SQLITE_EVERY, live
 
 SEEDS: Final = range(20)
+OWNERS: Final = 3
 ROOT: Final = Path(__file__).resolve().parents[2]
 AGAIN: Final = 8
+OWNED_FILE: Final = 13
+"""A seed whose owners live over a file."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_life_keeps_its_invariants(seed: int) -> None:
     """A generated life under random events, faults and crashes comes to rest, and breaks no invariant of the list."""
-    lived = live(seed)
-    told = "\n".join(lived.problems)
-    assert not lived.problems, f"{told}\nreplay: python -m tests.life --seed {seed} -v"
+    life = live(seed)
+    told = "\n".join(life.problems)
+    assert not life.problems, f"{told}\nreplay: python -m tests.life --seed {seed} -v"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_life_of_several_owners_keeps_its_invariants(seed: int) -> None:
+    """Processes side by side over one store, which stand still and die, break no invariant of the list, and rest."""
+    life = owning.live(seed, OWNERS)
+    told = "\n".join(life.problems)
+    assert not life.problems, f"{told}\nreplay: python -m tests.life --owners {OWNERS} --seed {seed} -v"
 
 
 def test_lives_are_lived_on_both_stores() -> None:
     """Some of the seeds above live in a file."""
     assert any(seed % SQLITE_EVERY == 5 for seed in SEEDS)
+    assert any(seed % owning.SQLITE_EVERY == 5 for seed in SEEDS)
 
 
-def test_one_seed_is_one_trace() -> None:
+@pytest.mark.parametrize("seed", [AGAIN, OWNED_FILE])
+@pytest.mark.parametrize("owners", [1, OWNERS])
+def test_one_seed_is_one_trace(seed: int, owners: int) -> None:
     """The same seed gives the same trace, in this process and in another with other hashes; other seeds others."""
-    here = live(AGAIN).hash
-    assert live(AGAIN).hash == here
+    live = partial(lived, owners=owners)
+    here = live(seed).hash
+    assert live(seed).hash == here
     other = subprocess.run(
-        [sys.executable, "-m", "tests.life", "--seed", str(AGAIN)],
+        [sys.executable, "-m", "tests.life", "--owners", str(owners), "--seed", str(seed)],
         cwd=ROOT, env={"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "77"}, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert f"trace {here}," in other.stdout
-    assert live(AGAIN + 1).hash != here
+    assert live(seed + 1).hash != here

@@ -87,6 +87,7 @@ class World:
     """All that one life has, whichever process lives it.
 
     Attributes:
+        owners: how many processes live at a time.
         specs: the roots; registry: every spec by name. dead: the tokens of processes that crashed.
         effects: what tools did outside, in order. problems: promises that were seen broken while it ran.
         asked: requests per agent. requests: all of them. healed: from now on everything answers and nothing fails.
@@ -94,6 +95,7 @@ class World:
     """
 
     seed: str
+    owners: int = 1
     trace: Trace = attrs.field(factory=Trace)
     history: History = attrs.field(factory=History)
     specs: tuple[Agent, ...] = attrs.field(init=False)
@@ -236,11 +238,13 @@ def social(world: World) -> tuple[Tool[..., Any], ...]:
         receipt = await ctx.send(path, f"from {ctx.agent}")
         return receipt.state.value
 
-    @tool(effect="pure", timeout=25)
+    patient = world.owners > 1 and world.dice("patience").random() < 0.5  # then only the runtime ends a ring of waits
+
+    @tool(effect="pure", timeout=None if patient else 25)
     async def question(ctx: Context, path: str) -> str:
         """Ask another agent, and wait."""
         world.trace.count("tool asks")
-        return (await ctx.ask(path, f"why, {name_of(ctx.agent)}?", timeout=20)).text
+        return (await ctx.ask(path, f"why, {name_of(ctx.agent)}?", timeout=None if patient else 20)).text
 
     @tool(effect="once")
     async def hire(
@@ -285,7 +289,7 @@ def generated(world: World) -> tuple[Agent, ...]:
         )  # fmt: skip
         return spec
 
-    return tuple(made(0) for _ in range(dice.choice((1, 1, 2))))
+    return tuple(made(0) for _ in range(dice.choice((1, 1, 2) if world.owners == 1 else (2, 2, 3))))
 
 
 def _limits(dice: random.Random) -> Limits:

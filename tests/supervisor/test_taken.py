@@ -1,0 +1,229 @@
+"""Trees that change hands at an awkward moment: what the old owner still holds of them, and what it may not do."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+import trio.testing
+
+from actors import Agent, Script, call, tool
+from actors.errors import OwnedElsewhere
+from actors.ids import TreeId
+from actors.messages import ReceiptState
+from supervisor import open_supervisor
+from supervisor.ownership import Ownership
+from supervisor.patience import Patience
+from supervisor.store.faults import PassingStore
+from supervisor.store.memory import open_memory_store
+from tests.supervisor.test_peers import LEASE_S, Shared, agent, shared, wait_long
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from actors.ids import TurnId
+    from supervisor import Supervisor
+    from supervisor.store.base import Store
+
+__all__ = ["shared"]  # the fixture
+
+
+@asynccontextmanager
+async def stopped(owner: Supervisor) -> AsyncIterator[None]:
+    """Inside, this owner renews nothing, as one that is stopped; at the end its lease has been over for a while."""
+    ownership = owner._parts.kernel.ownership
+    renew, ownership.renew = ownership.renew, _nothing  # type: ignore[method-assign]  # as one who is stopped
+    await trio.sleep(LEASE_S + 1)
+    yield
+    ownership.renew = renew  # type: ignore[method-assign]  # it goes on
+
+
+async def _nothing() -> tuple[()]:
+    """No renewal."""
+    return ()
+
+
+async def test_own_3_a_tree_that_is_being_taken_is_given_back_too(autojump_clock: trio.testing.MockClock) -> None:
+    """Whoever leaves while a tree is being taken keeps no lease of it, and takes none afterwards."""
+    tree = TreeId("a")
+
+    async def opened(_: TreeId) -> None:
+        await trio.sleep(1)
+
+    class Slow(PassingStore):
+        """A store that takes its time."""
+
+        async def own(self, tree: TreeId, holder: Any) -> int:
+            await trio.sleep(1)
+            return await super().own(tree, holder)
+
+    store = Slow(open_memory_store(store_id="s", lease_s=LEASE_S))
+    ownership = Ownership(store, opened, Patience(10.0, trio.current_time, lambda _: None))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ownership.own, tree)
+        await trio.sleep(0.5)
+        await ownership.give_back(10)
+    assert await store.lease(tree) is None
+    with pytest.raises(OwnedElsewhere, match="the supervisor was left"):
+        await ownership.own(TreeId("b"))
+
+
+async def test_sup_6_whoever_closes_on_leaving_leaves_a_lost_tree_alone(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Leaving by a close in the moment in which the tree turns out to be lost raises nothing, and closes nothing."""
+    spec = agent(tools=[wait_long])
+    async with shared.open({"a": ["one", "two", "three"]}, spec) as other:
+        async with (
+            shared.store() as store,
+            open_supervisor(
+                model=Script({"a": [call("wait_long"), "never"]}),
+                store=store,
+                inline=True,
+                agents=[spec],
+                on_exit="close",
+            ) as owner,
+        ):
+            await owner.start(spec, "go")
+            await trio.sleep(1)
+            async with stopped(owner):
+                await (await other.resume())[0].wait_report()
+            owner._parts.kernel.lost(TreeId("a"))
+            assert owner._parts.kernel.ownership.leaving
+        assert (await (await other.find("a")).ask("more")).text == "three"
+
+
+async def test_sup_6_an_order_to_a_lost_tree_is_left_to_its_owner(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """An old owner that reads an order before it knows that it lost the tree tries it once, and stops."""
+
+    class Slow(PassingStore):
+        """A store that takes its time."""
+
+        async def commit(self, change_set: Any, then: Any = None) -> Any:
+            await trio.sleep(0.5)
+            return await super().commit(change_set, then)
+
+    spec = agent(tools=[wait_long])
+    script: list[Any] = [call("wait_long"), call("wait_long"), "the next owner's"]
+    async with (
+        shared.open({"a": script}, spec) as owner,
+        shared.store() as store,
+        open_supervisor(model=Script({"a": script}), store=Slow(store), inline=True, agents=[spec]) as other,
+    ):
+        await owner.start(spec, "go")
+        await trio.sleep(1)
+        async with stopped(owner):
+            (ref,) = await other.resume()
+            await trio.sleep(5)  # the call's end is unknown, so the same call waits for a person
+            await ref.abort("enough")
+            await trio.sleep(0.3)  # it stands in the store, and its own owner is about to say that it is aborted
+            assert not owner._parts.kernel.ownership.epochs
+            assert not owner._parts.kernel.actors
+        assert (await ref.ask("more")).text == "the next owner's"
+
+
+async def test_sup_6_an_agent_that_the_next_owner_made_is_not_run_by_the_last(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """An old owner that is asked for a child which it never had finds by that that the tree is another's."""
+    kid = Agent("kid", "Help.")
+    spec = agent(children=[kid])
+    async with (
+        shared.open({"a": ["one"]}, spec) as owner,
+        shared.open({"a": ["one", call("kid", task="help"), "two"], "kid": ["helped", "helped again"]}, spec) as other,
+    ):
+        await owner.run(spec, "go", key="k")
+        async with stopped(owner):
+            await (await other.find("a")).ask("more")
+            ref = await owner.find("a/kid")
+            assert not owner._parts.kernel.ownership.epochs
+            assert (await ref.ask("and you?")).text == "helped again"
+            assert "a/kid" not in owner._parts.kernel.actors
+
+
+async def test_tol_12_whoever_lost_the_tree_may_decide_all_the_same(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A decision from the process in which the agent was parked before reaches the owner that it has now."""
+
+    @tool(approve=True)
+    async def delete() -> str:
+        """Delete it."""
+        return "deleted"
+
+    spec = agent(tools=[delete])
+    async with (
+        shared.open({"a": [call("delete"), "never"]}, spec) as owner,
+        owner.approvals() as inbox,
+        shared.open({"a": ["one", "the next owner's"]}, spec) as other,
+    ):
+        ref = await owner.start(spec, "go")
+        request = await anext(inbox)
+        async with stopped(owner):
+            await other.find("a")
+        await trio.sleep(LEASE_S)
+        assert not owner._parts.kernel.actors
+        await request.approve()
+        assert (await ref.wait_report()).text == "the next owner's"
+
+
+async def test_acc_9_a_receipt_says_what_was_decided_before_the_tree_came_here(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A message that the last owner answered is consumed, also for a sender that owns the tree by now."""
+    spec = agent()
+    async with shared.open({"a": ["one", "two", "three"]}, spec) as other:
+        async with shared.open({"a": ["one", "two"]}, spec) as owner:
+            await owner.run(spec, "go", key="k")
+            receipt = await (await other.find("a")).send("more")
+            await trio.sleep(1)
+        assert (await (await other.find("a")).ask("and more")).text == "three"
+        assert (await receipt.wait_report()).text == "two"
+        assert (receipt.state, receipt.turn) == (ReceiptState.CONSUMED, "a:t2")
+
+
+async def test_acc_9_a_tree_that_is_lost_while_its_answer_is_looked_for_is_waited_for(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Whoever begins to wait for a turn, and loses its tree in that moment, waits for the next owner's answer."""
+
+    class Slow(PassingStore):
+        """A store whose outcomes are read slowly while `slow`."""
+
+        slow = False
+
+        async def outcome(self, turn: TurnId) -> Any:
+            if self.slow:
+                await trio.sleep(2)
+            return await super().outcome(turn)
+
+    spec = agent(tools=[wait_long])
+    memory: Store = open_memory_store(store_id="s", lease_s=LEASE_S)
+    store = Slow(memory)
+    async with (
+        open_supervisor(model=Script({"a": [call("wait_long")]}), store=store, inline=True, agents=[spec]) as owner,
+        open_supervisor(
+            model=Script({"a": ["one", "the next owner's"]}), store=memory, inline=True, agents=[spec]
+        ) as other,
+    ):
+        receipt = await (await owner.start(spec)).send("go")
+        await trio.sleep(1)
+        async with stopped(owner):
+            await other._parts.kernel.own(TreeId("a"))
+            store.slow = True
+            texts: list[str] = []
+
+            async def wait() -> None:
+                texts.append((await receipt.wait_report()).text)
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(wait)
+                await trio.sleep(1)
+                owner._parts.kernel.lost(TreeId("a"))
+                await trio.sleep(3)
+                await other.resume()
+            assert texts == ["the next owner's"]
