@@ -49,8 +49,9 @@ async def test_own_3_a_tree_that_is_being_taken_is_given_back_too(autojump_clock
     """Whoever leaves while a tree is being taken keeps no lease of it, and takes none afterwards."""
     tree = TreeId("a")
 
-    async def opened(_: TreeId) -> None:
+    async def opened(_: TreeId, __: int) -> bool:
         await trio.sleep(1)
+        return False
 
     class Slow(PassingStore):
         """A store that takes its time."""
@@ -213,7 +214,7 @@ async def test_acc_9_a_tree_that_is_lost_while_its_answer_is_looked_for_is_waite
         receipt = await (await owner.start(spec)).send("go")
         await trio.sleep(1)
         async with stopped(owner):
-            await other._parts.kernel.own(TreeId("a"))
+            await other._parts.kernel.ownership.own(TreeId("a"))
             store.slow = True
             texts: list[str] = []
 
