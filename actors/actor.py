@@ -91,8 +91,7 @@ class Actor:
         self.behind = self.lost = False
         self.crashes = Crashes(spec.limits.poison_limit)
         self.last: Outcome | None = None
-        self.active = False
-        self.compacting = False
+        self.active = self.compacting = False
         self.not_compacted: str | None = None
         self._behind, self.pausing = Behind(), False
 
@@ -119,10 +118,8 @@ class Actor:
     def due(self) -> bool:
         """Whether there is something to do now."""
         mailbox = self.mailbox
-        if self.lost:
-            return False
-        if mailbox.orders:
-            return True
+        if self.lost or mailbox.orders:
+            return not self.lost
         if self.suspended is not None and not (
             self.suspended == APPROVAL and (mailbox.decisions or mailbox.interrupts)  # what brings it back (TOL-12)
         ):
@@ -338,8 +335,7 @@ class Actor:
             self.active, self.suspended = False, suspended  # what kept it from a turn still does
 
     def __repr__(self) -> str:
-        state = "active" if self.active else "passive"
-        return f"<Actor {self.path} {state}, {self.mailbox.statistics()}>"
+        return f"<Actor {self.path} {'active' if self.active else 'passive'}, {self.mailbox.statistics()}>"
 
 
 def may_be_paused(actor: Actor) -> bool:

@@ -220,10 +220,9 @@ class Kernel:
             actor.intake, actor.behind = stored.intake, False
             catch_up(actor)
         self.mirror.mortal(actor)
-        for queued in found:
-            if queued.envelope.id not in self._sending:
-                self.mirror.discovered(actor, queued)
-                self.foreign(queued)
+        for queued in [one for one in found if one.envelope.id not in self._sending]:
+            self.mirror.discovered(actor, queued)
+            self.foreign(queued)
         return stored
 
     # -- agents ----------------------------------------------------------------------------------------------------
@@ -247,8 +246,7 @@ class Kernel:
                 if actor.row.name not in self.registry and not stand_in:
                     raise _spec_missing(actor.row)
                 return actor
-            reading = self._reading.get(agent)
-            if reading is None:
+            if (reading := self._reading.get(agent)) is None:
                 break
             await reading.wait()
         self._reading[agent] = trio.Event()
@@ -264,15 +262,14 @@ class Kernel:
         epoch = await self.ownership.own(tree)
         with self.mirror.reading(agent) as catch_up:
             stored = await self.patience.through(self.store.load_agent, agent)
+            if stored is not None and not self.ledger.has(agent):  # made since the tree was taken, and not here
+                self.lost(tree)
             if self.ownership.epochs.get(tree) != epoch:  # lost while it was read, which is not how it is any more
                 return await self._read(agent, stand_in=stand_in)
             if stored is None:
                 raise _unknown(agent)
             if (born := self.actors.get(agent)) is not None:  # its birth, in the store, was told only now (KERNEL-1)
                 return born
-            if not self.ledger.has(agent):  # made since the tree was taken, and not here: another process has it now
-                self.lost(tree)
-                return await self._read(agent, stand_in=stand_in)
             actor = self._settle_in(stored, stand_in=stand_in)
             catch_up(actor)
         self.adopted(actor)
