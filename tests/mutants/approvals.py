@@ -119,8 +119,8 @@ MUTANTS = (
     Mutant(
         "CON-6 parking counts as a crash",
         POISON,
-        "return event.crashed and row.suspended is None",
-        "return event.crashed",
+        "row.open is not None and row.suspended is None",
+        "row.open is not None",
     ),
     # -- aborts and steers
     Mutant(

@@ -65,8 +65,8 @@ MUTANTS: Final = (
     Mutant(
         "SUP-6 a lease of no tree",
         "supervisor/store/sqlite_owners.py",
-        "    if held:  #",
-        "    if True:  #",
+        "    if held:\n        _keep",
+        "    if True:\n        _keep",
     ),
     Mutant(
         "CLS-2 closed before an order was met",
