@@ -157,7 +157,7 @@ class Life:
                 parts.replies.run_over(outcome)
             if outcome.cut:
                 self._aborted(actor, outcome)
-        if over.suspended is not None and not _pausing(actor):
+        if over.suspended not in _TOLD and not _pausing(actor):
             self.host.tell(AgentSuspended, {"reason": over.suspended})
             if outcome is None and over.suspended not in _GOES_ON:
                 self._give_up(actor, over)  # those who wait through a leave are told at its end
@@ -294,6 +294,8 @@ async def read_conversation(store: Reader, row: AgentRow) -> Conversation:
 
 _GOES_ON: Final = frozenset({"leaving", "fenced"})
 """Whoever waits for such a turn waits on: until the end of the leave, or for the process that has the tree now."""
+_TOLD: Final = frozenset({None, "fenced"})
+"""Nothing to tell: it goes on, or whoever noticed that the tree was lost has told it (SUP-6)."""
 _STAND: Final = frozenset({APPROVAL, PAUSED})
 _PAUSES: Final = frozenset({Purpose.PAUSE, Purpose.WAKE})
 

@@ -13,9 +13,16 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
+def kind(request: pytest.FixtureRequest) -> str:
+    """A kind of store."""
+    kind: str = request.param
+    return kind
+
+
+@pytest.fixture
+def world(kind: str, tmp_path: Path) -> World:
     """A store of either kind, which outlives supervisors."""
-    return World(request.param, tmp_path)
+    return World(kind, tmp_path)
 
 
 @pytest.fixture
