@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 
 from actors.budget import Budget
-from actors.changes import Intake, Put
+from actors.changes import Put
 from actors.content import check_text
-from actors.errors import OwnedElsewhere, UsageError
-from actors.happenings import AgentSuspended
-from actors.ids import AgentId, MessageId, name_of, tree_of
+from actors.errors import UsageError
+from actors.ids import AgentId, MessageId, tree_of
 from actors.ref import AgentRef
 
 from .births import task_message
@@ -21,12 +20,12 @@ from .letters import Letters
 from .remote import Remote
 from .roster import TOP
 from .starting import Start
+from .waking import wake, wake_tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from contextlib import AbstractAsyncContextManager
 
-    from actors.actor import Actor
     from actors.agent import Agent
     from actors.changes import AgentRow
     from actors.messages import DeadLetter
@@ -115,7 +114,7 @@ class Supervisor:
                 answered = await self._answered(ref.path)
                 if answered is not None:
                     return answered
-                await self._wake_tree(ref.path)
+                await wake_tree(self._parts, ref.path)
             last = await ref.wait_report()
             return await self._answered(ref.path) or last
         except trio.Cancelled:
@@ -170,7 +169,7 @@ class Supervisor:
         """
         await self._parts.approvals.find()  # what expired meanwhile is denied
         found = await self._parts.kernel.store.agents_with_work()
-        mine = [path for path in found if await self._wake(path)]
+        mine = [path for path in found if await wake(self._parts, path)]
         self._doubted(found)
         return tuple(self._ref(path) for path in mine)
 
@@ -183,38 +182,6 @@ class Supervisor:
             if actor.suspended == "store" and actor.path not in found:
                 actor.suspended = None
                 actor.wake()
-
-    async def _wake_tree(self, root: AgentId) -> None:
-        below = f"{root}/"
-        for path in await self._parts.kernel.store.agents_with_work():
-            if path == root or path.startswith(below):
-                await self._wake(path)
-
-    async def _wake(self, path: AgentId) -> bool:
-        """Go on with an agent; False where another process does."""
-        try:
-            actor = await self._resumed(path)
-        except OwnedElsewhere:
-            return False
-        if actor is None:
-            return True
-        if actor.suspended in _GOES_ON:
-            actor.suspended = None
-        if actor.intake is Intake.CLOSING:
-            self._parts.closing.go_on_closing(actor)
-        actor.wake()
-        return True
-
-    async def _resumed(self, path: AgentId) -> Actor | None:
-        """The agent's actor; without a spec it is suspended, as an event says, unless it is to be closed."""
-        kernel = self._parts.kernel
-        if path in kernel.actors or name_of(path) in kernel.registry:
-            return await kernel.resident(path, stand_in=True)
-        stored = await kernel.store.load_agent(path)
-        if stored is not None and stored.intake is Intake.CLOSING:
-            return await kernel.resident(path, stand_in=True)
-        kernel.tell(path, AgentSuspended, {"reason": "spec_missing"})
-        return None
 
     def events(self, *, after: str | None = None) -> AbstractAsyncContextManager[Subscription]:
         """Watch everything, until the supervisor is left. `after`: as for `AgentRef.events`."""
@@ -331,6 +298,3 @@ def _path(ref: AgentRef | str) -> AgentId:
         return ref.path
     check_text(ref, "an agent is named by its handle or its path, which")
     return AgentId(ref)
-
-
-_GOES_ON: Final = frozenset({"leaving", "cancelled", "store", "crashed"})

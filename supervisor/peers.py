@@ -21,6 +21,7 @@ from actors.waiting import Mode, Need
 from .offspring import waited_for
 from .store.crossing import Crossing, hopeless
 from .waits import describe
+from .waking import wake_tree
 
 if TYPE_CHECKING:
     from actors.ids import TreeId
@@ -193,8 +194,15 @@ class Peers:
                 continue
             if found is not None:
                 waiter.complete(found)
-            elif await parts.kernel.store.lease(tree_of(waiter.target)) is None:
-                parts.kernel.mirror.bring(waiter.target)
+            elif (tree := tree_of(waiter.target)) in owned or await parts.kernel.store.lease(tree) is None:
+                parts.actors_nursery.start_soon(self._take, tree)  # nobody runs it, or it was taken to read this
+
+    async def _take(self, tree: TreeId) -> None:
+        """Go on with all of a tree that its owner left: what is waited for may need the rest (SUP-6)."""
+        try:
+            await wake_tree(self._parts, AgentId(tree))
+        except CallboardError as error:  # in a task of its own: nobody else could hear of it
+            self._parts.kernel.tell(AgentId(tree), AgentSuspended, {"reason": error.kind})
 
 
 def _crossing(wait: Wait, number: int) -> Crossing:

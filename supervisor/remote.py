@@ -13,18 +13,18 @@ import trio
 
 from actors.changes import Enqueue, Intake, Move, Shut
 from actors.errors import AgentClosed, OwnedElsewhere, UnknownPath
-from actors.ids import tree_of
+from actors.ids import AgentId, tree_of
 from actors.messages import LaneBound, Purpose, ReceiptState
 
-from .peers import POLL_S
+from .peers import LOOK_S, POLL_S
 from .stopping import control_message, ordered_by
+from .waking import wake_tree
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from actors.actor import Actor
     from actors.changes import Operation
-    from actors.ids import AgentId
 
     from .parts import Parts
     from .store.base import StoredAgent
@@ -118,7 +118,7 @@ class Remote:
             waits = any(one.state is ReceiptState.QUEUED for one in stored.queued)
             return stored.row.open is None and not stored.row.owes and not waits
 
-        await self._until(idle)
+        await self._until(path, idle)
 
     async def until_unwound(self, path: AgentId) -> None:
         """Wait until no turn of it is open."""
@@ -126,7 +126,7 @@ class Remote:
         async def unwound() -> bool:
             return (await self.stored(path)).row.open is None
 
-        await self._until(unwound)
+        await self._until(path, unwound)
 
     async def until_closed(self, path: AgentId) -> None:
         """Wait until it is closed."""
@@ -134,10 +134,16 @@ class Remote:
         async def closed() -> bool:
             return (await self.stored(path)).intake is Intake.CLOSED
 
-        await self._until(closed)
+        await self._until(path, closed)
 
-    async def _until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        while not await holds():  # noqa: ASYNC110 - another process changes it: there is no event for that here
+    async def _until(self, path: AgentId, holds: Callable[[], Awaitable[bool]]) -> None:
+        """Look until it holds; a tree that nobody runs any more is taken, or it never would."""
+        tree, look_at = tree_of(path), trio.current_time() + LOOK_S
+        while not await holds():
+            if trio.current_time() >= look_at:
+                look_at = trio.current_time() + LOOK_S
+                if await self._parts.kernel.store.lease(tree) is None:
+                    await wake_tree(self._parts, AgentId(tree))
             await trio.sleep(POLL_S)
 
     async def _below(self, path: AgentId) -> tuple[AgentId, ...]:

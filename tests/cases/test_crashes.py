@@ -14,6 +14,7 @@ import trio
 
 from actors import Agent, AgentCrashed, ApprovalAsked, Budget, Context, Limits, Script, call, rejected, tool
 from actors.ids import AgentId
+from actors.tools import Effect
 from actors.transcript import MessageRecord, ResultRecord, problems
 from tests.cases.dying import AFTER, AT, BEFORE, Mortal, at_rest, dies, lives, living
 from tests.points.dying import MortalModel, Outside
@@ -214,13 +215,13 @@ async def test_br_094_what_a_person_approved_and_was_run_is_not_run_or_asked_aga
     assert len(till.paid) == 1
 
 
-@pytest.mark.parametrize("effect", ["store", "idempotent", "once"])
+@pytest.mark.parametrize("effect", [Effect.STORE, Effect.IDEMPOTENT, Effect.ONCE])
 async def test_br_099_a_brief_is_sent_once_wherever_the_sender_dies(
-    kind: str, tmp_path: Path, autojump_clock: MockClock, effect: str
+    kind: str, tmp_path: Path, autojump_clock: MockClock, effect: Effect
 ) -> None:
     """The sender dies at every moment of its life: the worker has the brief once, or a `once` sender says unknown."""
     # in a file, which takes its time: some moments, from where the brief is asked for
-    number, step = (0, 1) if kind == "memory" else (29 + len(effect) % 3, 3)
+    number, step = (0, 1) if kind == "memory" else (29 + len(effect.value) % 3, 3)
     dead, briefs = True, 0
 
     @tool(name="brief", effect=effect)
@@ -249,7 +250,7 @@ async def test_br_099_a_brief_is_sent_once_wherever_the_sender_dies(
             report = await sup.run(lead, "go", key="k")
             await at_rest(sup)
             received = texts(await (await sup.find(f"{report.path}/w")).transcript()).count("<the brief")
-            assert report.text in ("ok ok", "ok unknown" if effect == "once" else "ok ok"), process.seen[-1]
+            assert report.text in ("ok ok", "ok unknown" if effect is Effect.ONCE else "ok ok"), process.seen[-1]
             assert received == 1 if report.text == "ok ok" else received <= 1, process.seen[-1]
             briefs += received
             await check(sup.store)

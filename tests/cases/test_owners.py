@@ -9,13 +9,23 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
 import trio
 
-from actors import Agent, AgentCrashed, AgentSuspended, Child, Context, DeadLettered, Limits, Script, UsageError, call, tool
-from actors.changes import Move, Put
+from actors import (
+    Agent,
+    AgentCrashed,
+    AgentSuspended,
+    Child,
+    Context,
+    DeadLettered,
+    Script,
+    UsageError,
+    call,
+    tool,
+)
 from actors.changes import AgentRow as Row
+from actors.changes import Put
 from actors.errors import Fenced
 from actors.ids import AgentId, TreeId
 from actors.messages import ReceiptState
@@ -90,7 +100,7 @@ class Late(PassingStore):
 async def test_br_097_what_a_superseded_owner_writes_late_is_refused(
     shared: Shared, autojump_clock: MockClock, label: str
 ) -> None:
-    """Its commit was under way for longer than its lease lasts: it comes behind the next owner's, and changes nothing."""
+    """Its commit was under way for longer than its lease: it comes behind the next owner's, and changes nothing."""
 
     @tool
     async def act() -> str:
@@ -145,7 +155,7 @@ HOURS = 1.6 * 3_600
 async def test_br_098_a_start_that_was_interrupted_makes_no_worker_later(
     world: World, autojump_clock: MockClock, ended: str
 ) -> None:
-    """Interrupted while it was written: hours and a restart later there is one worker at most, and no work was begun anew."""
+    """Interrupted while it was written: hours and a restart later there is one worker at most, with its work."""
     asked: list[str] = []
 
     def worker(request: ModelRequest) -> object:
@@ -251,7 +261,7 @@ async def nothing() -> None:
 async def test_br_100_what_changed_since_the_list_was_read_is_not_run(
     shared: Shared, autojump_clock: MockClock, what: str
 ) -> None:
-    """Between the list of work and its claim another process answers, withdraws, or takes the tree: one answers, once."""
+    """Between the list of work and its claim another answers, withdraws, or takes the tree: one answers, once."""
     spec, asked, made = Agent("a", "Answer."), list[str](), list[Stale]()
 
     def model(name: str) -> Any:
@@ -294,3 +304,130 @@ async def test_br_100_what_changed_since_the_list_was_read_is_not_run(
             assert final.state is ReceiptState.WITHDRAWN
         else:
             assert (await final.wait_report()).text == "by the third"
+
+
+async def test_br_100_recovery_keeps_the_limits_of_the_pool(world: World, autojump_clock: MockClock) -> None:
+    """Ten trees with work are brought back at once: no more than the pool's two permits ask the model at a time."""
+    specs = [Agent(f"a{n}", "Answer.") for n in range(10)]
+    busy: list[int] = []
+
+    async def model(_: ModelRequest) -> str:
+        busy.append(1)
+        most.append(len(busy))
+        await trio.sleep(1)
+        busy.pop()
+        return "ok"
+
+    async with world.open({spec.name: model for spec in specs}, permits=2) as sup:
+        for spec in specs:
+            ref = await sup.start(spec, key=spec.name)
+            await ref.pause()
+            await ref.send("go")
+    most: list[int] = []
+    async with world.open({spec.name: model for spec in specs}, agents=specs, permits=2) as sup:
+        refs = await sup.resume()
+        for ref in refs:
+            await ref.wake()
+        for ref in refs:
+            assert (await ref.wait_report()).text == "ok"
+    assert len(most) == len(refs) == 10
+    assert max(most) == 2
+
+
+async def test_br_101_one_run_started_by_two_processes_is_run_by_one(shared: Shared, autojump_clock: MockClock) -> None:
+    """At the same moment, under one key: one of them runs it, the other waits for it, and both have its report."""
+    ran, asked, reports = list[str](), list[str](), list[Any]()
+
+    @tool
+    async def act(ctx: Context) -> str:
+        """Act."""
+        ran.append(ctx.call_id)
+        await trio.sleep(5)
+        return "acted"
+
+    def model(name: str) -> dict[str, Any]:
+        def answer(request: ModelRequest) -> object:
+            asked.append(name)
+            return call("act") if isinstance(request.window[-1], MessageRecord) else f"by the {name}"
+
+        return {"a": answer}
+
+    spec = Agent("a", "Act.", tools=[act])
+    async with owner(shared, model("first"), spec) as first, owner(shared, model("second"), spec) as second:
+
+        async def run(sup: Supervisor) -> None:
+            reports.append(await sup.run(spec, "go", key="k"))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run, first)
+            nursery.start_soon(run, second)
+        assert len(set(asked)) == 1
+        assert len(asked) == 2
+        assert len(ran) == 1
+        assert {report.text for report in reports} == {f"by the {asked[0]}"}
+        assert len(await first.tree()) == 1
+        assert (await first.store.lease(TreeId("a"))) is not None
+
+
+@pytest.mark.parametrize("later", ["run", "send"])
+async def test_br_102_what_a_dead_process_held_is_free_in_bounded_time(
+    shared: Shared, autojump_clock: MockClock, later: str
+) -> None:
+    """It had the tree and the only permit, and renews no more: another goes on with both, once its lease is over."""
+    spec = Agent("a", "Answer.")
+    async with owner(shared, {"a": [hang()]}, spec, permits=1) as first:
+        await first.start(spec, "go", key="k")
+        await trio.sleep(1)
+        first._parts.kernel.ownership.renew = no_renewal  # type: ignore[method-assign]  # as one that is dead
+        async with owner(shared, {"a": lambda _: "ok"}, spec, permits=1) as second:
+            with trio.fail_after(2 * LEASE_S + 1):
+                if later == "run":
+                    assert (await second.run(spec, "go", key="k")).text == "ok"
+                else:
+                    assert (await (await second.find("a")).ask("are you there?")).text == "ok"
+
+
+async def test_br_102_a_stream_that_is_stuck_gives_its_permit_back(world: World, autojump_clock: MockClock) -> None:
+    """What was brought back never goes on, and has the only permit: its stream is cut in time, and the others go on."""
+    specs = [Agent(name, "Answer.") for name in ("stuck", "other")]
+    model = {"stuck": lambda _: hang(), "other": lambda _: "ok"}
+    async with world.open(model, permits=1, grace=0) as sup:
+        await sup.start(specs[0], "go")
+        await trio.sleep(1)
+    async with world.open(model, agents=specs, permits=1) as sup:
+        (stuck,) = await sup.resume()
+        await trio.sleep(1)
+        began = trio.current_time()
+        assert (await sup.run(specs[1], "go")).text == "ok"
+        assert trio.current_time() - began < 1_000
+        report = await stuck.wait_report()
+        assert report.status == "failed"
+
+
+@pytest.mark.parametrize("wait", ["ask", "wait_idle", "wait_closed"])
+async def test_br_102_all_of_a_tree_goes_on_with_whoever_waits_for_it(
+    shared: Shared, autojump_clock: MockClock, wait: str
+) -> None:
+    """Its owner died in the middle of a background child's turn, or of a close; whoever waits brings back all."""
+    spec, spies = Agent("a", "Lead.", children=[Child(Agent("kid", "Work."), background=True)]), list[Spy]()
+    model = {"a": lambda r: "heard" if r.window.responses else call("kid", task="work")}
+
+    def wrap(store: Store) -> Spy:
+        spies.append(Spy(store))
+        return spies[-1]
+
+    async with owner(shared, {**model, "kid": [hang()]}, spec, wrap=wrap) as first:
+        ref = await first.start(spec, "go", key="k")
+        await trio.sleep(1)
+        if wait == "wait_closed":
+            await ref.close(grace=1_000)
+        first._parts.kernel.ownership.renew = no_renewal  # type: ignore[method-assign]  # as one that is dead
+        spies[0].refuse = lambda _: True
+        async with owner(shared, {**model, "kid": lambda _: "worked"}, spec) as second:
+            ref, kid = await second.find("a"), await second.find("a/kid")
+            with trio.fail_after(2 * LEASE_S):
+                if wait == "ask":
+                    await ref.ask("are you there?")
+                await (ref.wait_closed if wait == "wait_closed" else kid.wait_idle)()
+                await (ref.wait_closed if wait == "wait_closed" else ref.wait_idle)()
+            assert any("Report of a/kid (done)" in one for one in texts(await ref.transcript()))

@@ -12,6 +12,8 @@ from tests.tidy.test_words import functions
 MAP = "tests/cases/README.md"
 ROW = re.compile(r"^\| BR-(\d{3}) \| ([^|]+) \| ([^|]+) \|$")
 NAMED = re.compile(r"`([^`]+\.py|…)(?:::(test_\w+)(…?))?`")
+REQUIRED = frozenset(range(92, 115))
+"""Cases that are to have tests whatever the map says: durability, resume, restarts."""
 NUMBERS = re.compile(r"test_(br(?:_\d{3})+(?:_br(?:_\d{3})+)*)")
 
 
@@ -62,6 +64,8 @@ def test_the_map_of_cases_names_tests_that_exist() -> None:
     named = list(read(text))
     assert {one.case for one in named} == set(cases), "each case names a test"
     assert not wrong(named, known_tests())
+    missing = REQUIRED - set(map(int, cases))
+    assert not missing, f"these have no row: {sorted(missing)}"
 
 
 def test_every_case_with_a_test_stands_in_the_map() -> None:
