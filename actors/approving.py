@@ -88,8 +88,15 @@ def binding(tool: AnyTool, block: CallBlock) -> str:
 
 
 def bound(call: CallView) -> bool:
-    """Whether a call is what its approval was given for."""
-    return call.asking is None or (call.tool is not None and binding(call.tool, call.block) == call.asking.binding)
+    """Whether a call is what its approval was given for, and what was shown to whoever gave it."""
+    asking, tool = call.asking, call.tool
+    if asking is None:
+        return True
+    return (
+        tool is not None
+        and binding(tool, call.block) == asking.binding
+        and json.dumps(tool.final(call.block.arguments)) == asking.arguments
+    )
 
 
 def found(block: CallBlock, row: CallRow | None, box: Toolbox) -> CallView:

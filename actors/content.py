@@ -19,6 +19,14 @@ class Trust(enum.StrEnum):
     EXTERNAL = "external"
 
 
+_TRUSTS: Final = tuple(Trust)  # from the most to the least
+
+
+def least(one: Trust, other: Trust) -> Trust:
+    """The lesser of two."""
+    return one if _TRUSTS.index(one) >= _TRUSTS.index(other) else other
+
+
 class Text(Kept, frozen=True, tag_field=TAG, tag="text"):
     """Plain text."""
 

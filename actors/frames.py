@@ -14,6 +14,8 @@ from weakref import WeakKeyDictionary
 
 import trio
 
+from .content import Trust, least
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
@@ -43,6 +45,7 @@ class Frames:
         self._nurseries: WeakKeyDictionary[trio.Nursery, Frame] = WeakKeyDictionary()
         self._open: set[Frame] = set()
         self._kept: set[Frame] = set()
+        self._heard: WeakKeyDictionary[Frame, Trust] = WeakKeyDictionary()  # of those that heard less than trusted
         self._closed = closed
 
     # -- opening and closing ---------------------------------------------------------------------------------------
@@ -136,6 +139,15 @@ class Frames:
             task = nursery.parent_task
         context = _FRAME.get()
         return context if context is not None and context in self._open else None
+
+    def hear(self, trust: Trust) -> None:
+        """The code that runs now was handed what is believed so far: what it says is believed no more (GAT-4)."""
+        if trust is not Trust.TRUSTED and (frame := self.current_owner()) is not None:
+            self._heard[frame] = least(trust, self.heard(frame))
+
+    def heard(self, frame: Frame | None) -> Trust:
+        """The least that a frame's code was handed; None: code outside of all frames, which is trusted."""
+        return Trust.TRUSTED if frame is None else self._heard.get(frame, Trust.TRUSTED)
 
     @staticmethod
     def attribution() -> Frame | None:

@@ -16,7 +16,8 @@ import attrs
 import trio
 
 from .callview import CallOutcome
-from .content import Text, Trust, text_of
+from .content import Text, Trust, least, text_of
+from .evolve import evolve
 from .guarding import goes_on, safely_told, stack_of
 from .results import Given, Keep, Output
 from .transcript import ResultStatus
@@ -139,6 +140,9 @@ class Runner:
 
         async def body() -> None:
             outcome = await self._outcome(running, context, room, around)
+            heard = self._frames.heard(running.frame)
+            if heard is not Trust.TRUSTED:
+                outcome = evolve(outcome, trust=least(outcome.trust, heard))
             if not running.left_behind:
                 deliver(outcome)
             elif not running.scope.cancelled_caught:  # one that ended as it was cancelled returned nothing

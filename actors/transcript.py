@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
-from .content import Content, Trust, size_of
+from .content import Content, Trust, least, size_of
 from .ids import AgentId, CallId, MessageId, TurnId
 from .kept import TAG, Kept
 from .usage import NO_USAGE, Usage
@@ -190,15 +190,12 @@ Record: TypeAlias = MessageRecord | ResponseRecord | ResultRecord | NoteRecord |
 RECORD_OVERHEAD_BYTES: Final = 24
 
 
-_TRUSTS: Final = tuple(Trust)  # from the most to the least
-
-
 def least_trust(records: Iterable[Record], known: Trust = Trust.TRUSTED) -> Trust:
     """The least of what records say of their trust, and of what is `known`: what is derived of them has it (GAT-4)."""
     for record in records:
         trust = getattr(record, "trust", Trust.TRUSTED)
-        if trust is not known and _TRUSTS.index(trust) > _TRUSTS.index(known):
-            known = trust
+        if trust is not known:
+            known = least(known, trust)
     return known
 
 

@@ -55,7 +55,7 @@ class Awaiting:
         frame = parts.frames.current_owner()
         waits = () if frame is None else parts.graph.ancestor_waits(frame, path)
         if frame is not None and waits:
-            return self.report(await parts.questions.ask(frame, path, letter, waits))
+            return self._heard(await parts.questions.ask(frame, path, letter, waits))
         with parts.replies.hold(path) as held:  # before anything is sent: a refused wait has changed nothing
             if frame is None or held is None or not parts.graph.is_above(path, frame):
                 return await self._sent(path, letter, held, _nobody)
@@ -70,7 +70,7 @@ class Awaiting:
         (receipt,) = await parts.post.send(path, (letter,))
         landed(receipt.id)
         _, outcome = await parts.replies.first((self._wanted(receipt),), held=held)
-        return self.report(outcome)
+        return self._heard(outcome)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ class Awaiting:
             return None if frame is None else await parts.questions.taken(frame, [one.target for one in wanted])
 
         index, outcome = await parts.replies.first(wanted, instead=asked)
-        return index, self.report(outcome)
+        return index, self._heard(outcome)
 
     def _wanted(self, receipt: Receipt) -> Wanted:
         if receipt.state is ReceiptState.WITHDRAWN:
@@ -169,6 +169,11 @@ class Awaiting:
         if actor.suspended == "budget" and last is not None and last.status is Status.PARKED:
             return last
         raise stopped
+
+    def _heard(self, outcome: Outcome) -> Report:
+        """A report as it is handed to whoever waited; what a tool or a hook makes of it is believed no more."""
+        self._parts.frames.hear(outcome.trust)
+        return self.report(outcome)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

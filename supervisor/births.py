@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.changes import AgentRow, Enqueue, Put
-from actors.content import Pinned, Trust
+from actors.content import Pinned, Trust, least
 from actors.happenings import AgentStarted
 from actors.ids import AgentId, MessageId
 from actors.messages import Envelope, Lane
@@ -65,11 +65,15 @@ def new(parts: Parts, start: Start, path: AgentId, place: Place, *, forget: Call
 
 
 def trust_of(parts: Parts, path: str) -> Trust:
-    """How far the words of an agent may be believed: as far as the least of what it has read; code is trusted."""
+    """How far the words of an agent may be believed: as far as the least of what it has read; code is trusted.
+
+    What its code was handed meanwhile counts, too: that is in no conversation yet.
+    """
     actor = parts.kernel.actors.get(AgentId(path)) if path else None
     if actor is None:
         return Trust.TRUSTED
-    return (actor.row if actor.loop is None else actor.loop.row).trust
+    row = actor.row if actor.loop is None else actor.loop.row
+    return least(row.trust, parts.frames.heard(parts.own_frame()))
 
 
 def task_message(path: AgentId) -> MessageId:

@@ -225,7 +225,9 @@ class Calls:
         """A page of a result that is kept whole."""
         actor = self._parts.kernel.actors[self.agent]
         row = actor.row if actor.loop is None else actor.loop.row
-        return await read_page(self._parts.kernel.store, row, reference, start=start, chars=chars)
+        page = await read_page(self._parts.kernel.store, row, reference, start=start, chars=chars)
+        self._parts.frames.hear(page.trust)
+        return page
 
     def tell_progress(self, values: dict[str, object]) -> None:
         """A call's progress; from a tool's own thread too, by way of ours."""

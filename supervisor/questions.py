@@ -23,6 +23,7 @@ from actors.output import output_spec
 from actors.tools import Effect, Tool
 from actors.waiting import Frame, Wait
 
+from .births import trust_of
 from .knots import within
 from .replies import Wanted
 
@@ -233,7 +234,7 @@ class Questions:
         parts.graph.end(found.ask.wait)  # from here on the ancestor may wait for the child again
         actor = parts.kernel.actors.get(ancestor)
         turns, runs = (0, 0) if actor is None else (actor.row.turns, actor.row.runs)
-        output = found.ask.output
+        output, frame = found.ask.output, parts.own_frame()
         parts.replies.reply(
             question,
             Outcome(
@@ -244,6 +245,7 @@ class Questions:
                 text=text,
                 output=None if output is None else text,
                 output_type=output,
+                trust=trust_of(parts, "" if frame is None else frame.agent),
             ),
         )
 

@@ -23,10 +23,11 @@ from actors import (
     call,
     tool,
 )
+from actors.approving import binding
 from actors.changes import ChangeSet, Put
 from actors.ids import AgentId, TreeId
 from actors.messages import ReceiptState
-from actors.transcript import MessageRecord, ResultRecord, problems
+from actors.transcript import CallBlock, MessageRecord, ResultRecord, problems
 from tests.supervisor.promises.approving import Ask, approve_all, asks, first, pending, script
 from tests.supervisor.promises.world import World, check, quiet, said, texts, watched
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from actors.hooks import AroundCall, Moment, Proceed
     from actors.ports import ModelRequest
+    from supervisor.store.base import Store
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -271,25 +273,45 @@ async def test_br_174_an_approval_raised_in_a_subagent_is_not_passed_over(
         assert ask.paths == (["x"] if handled else [])
 
 
-async def test_br_175_arguments_that_were_not_approved_do_not_run(world: World, autojump_clock: MockClock) -> None:
-    """Somebody changes the stored request between the question and the answer: the call is refused."""
+@pytest.mark.parametrize("what", ["shown", "binding", "both", "asked"])
+async def test_br_175_arguments_that_were_not_approved_do_not_run(
+    world: World, autojump_clock: MockClock, what: str
+) -> None:
+    """Somebody changes the stored request between the question and the answer: the call is refused.
+
+    What the person is shown, what the decision is bound to, both; or what the model had asked for.
+    """
     ask = Ask()
     spec = ask.agent()
     async with world.open(script()) as sup:
         await sup.run(spec, "go")
     async with world.store() as store:
-        (row,) = await store.awaiting_calls()
-        assert row.asking is not None
-        holder = store.new_holder()
-        epoch = await store.own(TreeId("a"), holder)
-        asking = replace(row.asking, arguments='{"path": "y", "deep": false}', binding="0" * 32)
-        await store.commit(ChangeSet(TreeId("a"), epoch, (Put(replace(row, asking=asking)),)))
-        await store.release(holder)
+        await tamper(store, what)
+    world.checked = False  # the store is not what we wrote
     async with world.open(script(), agents=[spec]) as sup:
         await (await first(sup)).approve()
         report = await (await sup.find("a")).wait_report()
         assert [done.status for done in report.calls] == ["refused"]
     assert ask.ran == []
+
+
+async def tamper(store: Store, what: str) -> None:
+    """Change the one request that waits, as its owner could."""
+    (row,) = await store.awaiting_calls()
+    asking = row.asking
+    assert asking is not None
+    other = '{"path": "y", "deep": false}'
+    if what in {"shown", "both"}:
+        asking = replace(asking, arguments=other)
+    if what in {"binding", "both"}:
+        asking = replace(asking, binding="0" * 32)
+    if what == "asked":  # another call's request, whole
+        tool = Ask().delete()
+        asking = replace(asking, arguments=other, binding=binding(tool, CallBlock(row.call, "w", "delete", other)))
+    holder = store.new_holder()
+    epoch = await store.own(TreeId("a"), holder)
+    await store.commit(ChangeSet(TreeId("a"), epoch, (Put(replace(row, asking=asking)),)))
+    await store.release(holder)
 
 
 async def test_br_177_the_approver_sees_what_will_run(world: World, autojump_clock: MockClock) -> None:

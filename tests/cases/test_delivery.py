@@ -22,6 +22,7 @@ from actors import (
 from actors.ids import CallId
 from actors.messages import ReceiptState
 from actors.models.script import hang
+from tests.supervisor.promises.approving import first as oldest
 from tests.supervisor.promises.world import agent, check, enqueues, messages, texts, watched
 
 if TYPE_CHECKING:
@@ -54,17 +55,43 @@ class Slow(Hooks):
         """Half a second."""
         await trio.sleep(0.5)
 
+    async def settling(self, at: Moment) -> None:
+        """Likewise."""
+        await trio.sleep(2)
 
-@pytest.mark.parametrize(("phase", "at"), [("starting", 0.2), ("asking", 1.0), ("batch", 2.0), ("paused", 5)])
+
+@tool(approve=True)
+async def delete() -> str:
+    """Delete."""
+    return "deleted"
+
+
+PHASES = {"starting": 0.2, "asking": 1.0, "batch": 2.0, "settling": 4.0, "paused": 5, "parked": 5, "compacting": 6}
+
+
+@pytest.mark.parametrize(("phase", "at"), PHASES.items())
 async def test_br_015_what_is_refused_is_handed_back_and_can_be_sent_again(
     world: World, autojump_clock: MockClock, phase: str, at: float
 ) -> None:
     """In each phase: at a full lane a steer raises with its message, and nothing is stored; sent again, it enters."""
-    async with world.open({"a": thinks}) as sup:
-        spec = agent(tools=[work], hooks=Slow(), limits=Limits(steer=LaneBound(messages=1)))
+
+    async def model(request: ModelRequest) -> object:
+        if request.purpose == "compaction":
+            await trio.sleep(3)
+            return "in short"
+        if phase == "parked" and not request.window.responses:
+            return call("delete")
+        return "word " * 400 if phase == "compacting" else await thinks(request)
+
+    async with world.open({"a": model}) as sup:
+        spec = agent(tools=[work, delete], hooks=Slow(), limits=Limits(steer=LaneBound(messages=1)))
         ref = await sup.start(spec, "go")
         if phase == "paused":
             await ref.pause()
+        elif phase == "compacting":
+            await trio.sleep(5)
+            await ref.compact()
+            at = 1
         await trio.sleep(at)
         first = await ref.steer("first")
         with pytest.raises(MailboxFull) as refused:
@@ -73,6 +100,9 @@ async def test_br_015_what_is_refused_is_handed_back_and_can_be_sent_again(
         assert "second" not in await messages(sup.store, "a")
         if phase == "paused":
             await ref.wake()
+        elif phase == "parked":
+            assert first.state is ReceiptState.QUEUED
+            await (await oldest(sup)).approve()
         await ref.wait_idle()
         again = await ref.steer("second")
         await again.wait_report()

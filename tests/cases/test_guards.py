@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from actors import Agent, Child, Context, HookFailed, Hooks, Script, ToolStarted, call, command, guard, tool
+from actors import Agent, Child, Context, HookFailed, Hooks, Limits, Script, ToolStarted, call, command, guard, tool
 from actors.content import Trust
 from actors.transcript import MessageRecord, ResultRecord, problems
 from tests.supervisor.promises.approving import first
@@ -218,3 +218,122 @@ async def test_br_180_what_an_agent_hands_on_is_believed_as_little_as_what_it_re
         ]
     told = [("before", Trust.TRUSTED), ("behind", Trust.EXTERNAL)]
     assert labels == [("by code", Trust.TRUSTED), *told, *told]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("way", ["start", "ask", "any", "receipt", "page", "task"])
+async def test_br_180_what_a_tool_makes_of_what_it_was_told_is_believed_as_little(
+    world: World,
+    autojump_clock: MockClock,
+    way: str,
+    fails: bool,  # noqa: FBT001 - parametrised
+) -> None:
+    """A tool that says nothing of trust hands on what another agent said, or what was kept: the label goes along.
+
+    Also with its error, with what it sends on in the same call, and up through the report of its agent.
+    """
+    kid = agent("kid", tools=[fetch])
+
+    async def told(ctx: Context) -> str:
+        match way:
+            case "start":
+                return (await (await ctx.start(kid, "x")).wait_report()).text
+            case "ask":
+                return (await ctx.ask("expert", "x")).text
+            case "any":
+                return (await ctx.wait_any(await ctx.start(kid, "x")))[1].text
+            case "receipt":
+                return (await (await ctx.send("expert", "x")).wait_report()).text
+            case "page":
+                return (await ctx.read_result("a:t1.1.0")).text
+            case _:
+                found: list[str] = []
+
+                async def ask() -> None:
+                    found.append((await ctx.ask("expert", "x")).text)
+
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(ask)
+                return found[0]
+
+    @tool
+    async def hand_on(ctx: Context) -> str:
+        """Hand on what somebody said."""
+        text = await told(ctx)
+        await ctx.send("other", text)
+        if fails:
+            raise ValueError(text)
+        return text
+
+    @tool(trust="external")
+    async def long_page() -> str:
+        """Fetch a long page."""
+        return "page " * 100
+
+    def reads(request: ModelRequest) -> object:
+        return "a summary" if request.window.responses else call("fetch")
+
+    first = [call("long_page")] if way == "page" else []
+    script = {"a": [*first, call("hand_on"), "done"], "kid": reads, "expert": reads, "other": lambda _: "ok"}
+    async with world.open(Script(script)) as sup:  # type: ignore[arg-type]  # steps
+        await sup.start(agent("expert", tools=[fetch]))
+        other = await sup.start(agent("other"))
+        limits = Limits(result_chars=200, kept_chars=10_000)
+        ref = await sup.start(agent(tools=[hand_on, long_page], limits=limits), "go")
+        assert (await ref.wait_report()).trust is Trust.EXTERNAL
+        result = [one for one in await ref.transcript() if isinstance(one, ResultRecord)][-1]
+        assert (result.status.value, result.trust) == ("error" if fails else "ok", Trust.EXTERNAL)
+        await other.wait_idle()
+        (message,) = [one for one in await other.transcript() if isinstance(one, MessageRecord)]
+        assert message.trust is Trust.EXTERNAL
+
+
+async def test_br_180_an_answer_to_a_childs_question_is_believed_as_far_as_its_parent(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """A parent answers before and behind a page: the child's tool hands on what it heard with the parent's label."""
+
+    @tool
+    async def consult(ctx: Context) -> str:
+        """Ask above."""
+        return (await ctx.ask("lead", "which?")).text
+
+    kid = agent("kid", tools=[consult])
+
+    def lead_does(request: ModelRequest) -> object:
+        steps = (call("kid", task="x"), call("answer_kid", answer="blue"), call("fetch"))
+        again = (call("kid", task="y"), call("answer_kid_2", answer="red"))
+        plan = (*steps, *again)
+        return plan[request.window.responses] if request.window.responses < len(plan) else "done"
+
+    script = {"lead": lead_does, "kid": lambda r: "heard" if r.window.responses else call("consult")}
+    async with world.open(script) as sup:
+        ref = await sup.start(agent("lead", tools=[fetch], children=[kid]), "go")
+        assert (await ref.wait_report()).text == "done", texts(await ref.transcript())
+        labels = [
+            (said(one.content), one.trust)
+            for path in ("lead/kid", "lead/kid#2")
+            for one in await (await sup.find(path)).transcript()
+            if isinstance(one, ResultRecord)
+        ]
+        assert labels == [("blue", Trust.TRUSTED), ("red", Trust.EXTERNAL)]
+
+
+async def test_br_180_a_thread_that_asks_is_the_tools_own(world: World) -> None:
+    """A sync tool asks by way of Trio from its thread: what it returns has the label of what it was told."""
+
+    @tool
+    def hand_on(ctx: Context) -> str:
+        """Hand on what somebody said."""
+        return trio.from_thread.run(ctx.ask, "expert", "x").text
+
+    def reads(request: ModelRequest) -> object:
+        return "a summary" if request.window.responses else call("fetch")
+
+    async with world.open({"a": [call("hand_on"), "done"], "expert": reads}, threads=True) as sup:
+        await sup.start(agent("expert", tools=[fetch]))
+        ref = await sup.start(agent(tools=[hand_on]), "go")
+        with trio.fail_after(20):
+            await ref.wait_report()
+        (result,) = [one for one in await ref.transcript() if isinstance(one, ResultRecord)]
+        assert (said(result.content), result.trust) == ("a summary", Trust.EXTERNAL)

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from actors import AgentClosed, Child, ToolStarted, call, tool
+from actors import AgentClosed, Child, Hooks, ToolStarted, UsageError, call, tool
 from actors.messages import ReceiptState
 from actors.models.script import hang
 from actors.transcript import MessageRecord, ResultRecord, problems
-from tests.supervisor.promises.world import World, agent, check, messages, quiet, said, texts, watched
+from tests.supervisor.promises.world import World, agent, check, enqueues, messages, quiet, said, texts, watched
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from trio.testing import MockClock
 
+    from actors.hooks import Moment
     from actors.ports import ModelRequest
-    from supervisor import Receipt
+    from supervisor import AgentRef, Receipt
 
 CONSUMED, QUEUED = ReceiptState.CONSUMED, ReceiptState.QUEUED
 
@@ -102,7 +103,7 @@ async def test_br_012_every_message_has_one_end(world: World, autojump_clock: Mo
 
 
 async def test_br_013_a_steer_is_the_message_it_was_called_with(world: World, autojump_clock: MockClock) -> None:
-    """With a message queued, the steered one enters now, and the queued one stays queued."""
+    """With a message queued, the steered one enters now, word for word, and the queued one stays queued."""
     async with world.open({"a": [batch("a"), hang()]}) as sup:
         ref = await sup.start(agent(tools=[write]), "go")
         await trio.sleep(0.5)
@@ -110,18 +111,44 @@ async def test_br_013_a_steer_is_the_message_it_was_called_with(world: World, au
         steered = await ref.steer("B")
         await trio.sleep(2)
         assert (queued.state, steered.state) == (QUEUED, CONSUMED)
+        assert texts(await ref.transcript())[-1] == "<B"
+        assert (await messages(sup.store, "a"))["A"] is QUEUED
 
 
-async def test_br_014_one_id_enters_once(world: World, autojump_clock: MockClock) -> None:
-    """Delivered by both routes under one key, a message is refused the second time, and stands once."""
-    async with world.open({"a": [batch("a"), "answer"]}) as sup:
-        ref = await sup.start(agent(tools=[write]), "go")
+@pytest.mark.parametrize("routes", ["steer send", "send steer", "steer post", "send interrupt"])
+async def test_br_014_one_id_enters_once(world: World, autojump_clock: MockClock, routes: str) -> None:
+    """Delivered by both routes under one key, in the turn, behind it and by the next process, a message stands once.
+
+    The second delivery is the first one's receipt, whichever way it came, and interrupts nothing.
+    """
+    spec = agent(tools=[write])
+
+    async def deliver(ref: AgentRef, way: str) -> Receipt:
+        if way == "post":
+            posted = ref.post("B", key="chat-7")
+            await posted.wait_accepted()
+            return posted
+        if way == "send":
+            return await ref.send("B", key="chat-7")
+        return await ref.steer("B", key="chat-7", interrupt=way == "interrupt")
+
+    one, other = routes.split()
+    async with world.open({"a": lambda r: "answer" if r.window.responses else batch("a")}) as sup:
+        ref = await sup.start(spec, "go")
         await trio.sleep(0.5)
-        first = await ref.steer("B", key="chat-7")
-        assert await ref.steer("B", key="chat-7") is first
+        first = await deliver(ref, one)
+        assert (await deliver(ref, other)).id == first.id
         await ref.wait_idle()
-        assert await ref.steer("B", key="chat-7") is first
+        assert (await deliver(ref, other)).id == first.id
+        await ref.wait_idle()
+        assert texts(await ref.transcript())[2] == "=ok:wrote a"
+    async with world.open({"a": ["never"]}, agents=[spec]) as sup:
+        ref = await sup.find("a")
+        assert (await deliver(ref, other)).id == first.id
+        await ref.wait_idle()
         assert texts(await ref.transcript()).count("<B") == 1
+        with pytest.raises(UsageError, match="used for another message"):
+            await ref.send("C", key="chat-7")
 
 
 async def test_br_016_the_receipt_names_the_turn_that_took_it(world: World, autojump_clock: MockClock) -> None:
@@ -170,16 +197,19 @@ async def test_br_021_a_message_behind_a_stop_begins_the_next_turn(world: World,
             await trio.sleep(5)
         return "x"
 
-    async with world.open({"a": [call("deaf"), "answer"]}) as sup:
+    async with world.open({"a": lambda r: "answer" if r.window.responses else call("deaf")}) as sup:
         ref = await sup.start(agent(tools=[deaf]), "go")
         await trio.sleep(1)
         before = await ref.send("before")
         await ref.abort("stop")
         after = await ref.send("after")
-        assert (await after.wait_report()).text == "answer" or before.state is CONSUMED
+        report = await after.wait_report()
+        assert (report.status, report.text) == ("done", "answer")
         await ref.wait_idle()
-        assert after.state is CONSUMED
-        assert before.state is CONSUMED, "it joined the turn that the later one asked for"
+        assert (after.state, before.state) == (CONSUMED, CONSUMED), (
+            "the earlier one joined what the later one asked for"
+        )
+        assert texts(await ref.transcript())[3:] == ["<before", ">answer", "<after", ">answer"]
 
 
 async def test_br_022_br_023_interrupt_and_go_on_in_the_same_conversation(
@@ -214,7 +244,7 @@ async def test_br_024_a_steer_never_stands_in_a_result(world: World, autojump_cl
 async def test_br_074_idleness_is_reached_whatever_became_of_the_messages(
     world: World, autojump_clock: MockClock
 ) -> None:
-    """Withdrawn, expired or held, a message that will not be answered keeps nobody waiting for idleness."""
+    """Withdrawn or expired, a message that will not be answered keeps nobody waiting for idleness."""
     async with world.open({"a": lambda _: "ok"}) as sup:
         ref = await sup.start(agent())
         sup.suspend()
@@ -225,6 +255,50 @@ async def test_br_074_idleness_is_reached_whatever_became_of_the_messages(
                 await quiet()
                 await gone.withdraw()
         assert late.state is ReceiptState.DEAD
+
+
+class Broken(Hooks):
+    """A hook that decides, and fails."""
+
+    async def instructions(self, at: Moment) -> str:
+        """Fail."""
+        raise ZeroDivisionError
+
+
+async def impatient(ref: AgentRef) -> None:
+    """Be cancelled while the acceptance is written."""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await ref.send("never mind")
+
+
+@pytest.mark.parametrize("end", ["held", "raised", "cancelled", "refused"])
+async def test_br_074_idleness_is_reached_whatever_delivery_met(
+    world: World, autojump_clock: MockClock, end: str
+) -> None:
+    """Held by an abort, failing in a hook, its sender cancelled, its commit refused: idleness is reached."""
+    hooks = Broken() if end == "raised" else None
+    async with world.open({"a": lambda r: hang() if end == "held" and not r.window.responses else "ok"}) as sup:
+        ref = await sup.start(agent(hooks=hooks), "go")
+        await trio.sleep(1)
+        world.spy.refuse = lambda one: end == "refused" and enqueues("lost")(one)
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                if end == "held":
+                    await ref.send("held")
+                    nursery.start_soon(ref.wait_idle)
+                    await quiet()
+                    await ref.abort("stop")
+                elif end == "cancelled":
+                    await impatient(ref)
+                elif end == "refused":
+                    assert ref.post("lost").state is ReceiptState.PENDING
+                else:
+                    await ref.send("again")
+                nursery.start_soon(ref.wait_idle)
+        await ref.wait_idle()
+        assert QUEUED not in (await messages(sup.store, "a")).values()
+        await check(sup.store)
 
 
 async def test_br_076_br_015_each_arrival_around_a_close_is_answered(world: World, autojump_clock: MockClock) -> None:

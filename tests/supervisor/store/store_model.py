@@ -192,7 +192,7 @@ class Model:
             for message in self.messages:
                 old = message["envelope"]
                 if (old.to, old.sender, old.key) == (new.to, new.sender, new.key):
-                    said = [(one.content, one.lane, one.purpose, one.output, one.target) for one in (old, new)]
+                    said = [(one.content, one.purpose, one.output, one.target) for one in (old, new)]
                     if said[0] != said[1]:
                         raise Refused(UsageError)
                     return Placed(old.id, message["seq"], again=True)
