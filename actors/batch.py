@@ -124,8 +124,23 @@ def start(calls: tuple[CallView, ...], limit: int) -> tuple[tuple[CallView, ...]
     return tuple(after), tuple(started)
 
 
-def settle(calls: tuple[CallView, ...], turn: TurnId, outcomes: Iterable[CallOutcome]) -> tuple[CallView, ...]:
-    """The calls with what these gave; a fatal tool's failure ends all others of the batch (TOL-4)."""
+def ends_all(calls: tuple[CallView, ...], outcome: CallOutcome) -> bool:
+    """Whether what a call gave ends all others of the batch: it failed, and its tool says that is fatal (TOL-4)."""
+    if outcome.status is ResultStatus.OK:
+        return False
+    return any(call.block.id == outcome.call and call.tool is not None and call.tool.fatal for call in calls)
+
+
+def settle(
+    calls: tuple[CallView, ...],
+    turn: TurnId,
+    outcomes: Iterable[CallOutcome],
+    so_far: tuple[tuple[CallId, str], ...] = (),
+) -> tuple[CallView, ...]:
+    """The calls with what these gave; a fatal tool's failure ends all others of the batch (TOL-4).
+
+    `so_far`: what is said of those that this cuts.
+    """
     found = {outcome.call: outcome for outcome in outcomes}
     fatal = False
     after = list(calls)
@@ -138,7 +153,7 @@ def settle(calls: tuple[CallView, ...], turn: TurnId, outcomes: Iterable[CallOut
             done = evolve(done, trust=outcome.trust, repaired=call.repaired)
         after[index] = evolve(call, state=CallState.SETTLED, result=done, kept=call.kept or outcome.kept)
         fatal |= outcome.status is not ResultStatus.OK and call.tool is not None and call.tool.fatal
-    return stop(tuple(after), turn, Why.FATAL) if fatal else tuple(after)
+    return stop(tuple(after), turn, Why.FATAL, so_far) if fatal else tuple(after)
 
 
 def stop(
@@ -156,7 +171,7 @@ def stop(
             text = f"{why} while this call was running." + ("" if harmless else f" {MAY_HAVE}")
             done = result(turn, call.block, _CUT[why], text)
             if call.block.id in had and call.tool is not None:
-                shown = (Text(f"{text}\nUntil then:\n{had[call.block.id]}"),)
+                shown = (Text(f"{text}\n{had[call.block.id]}"),)
                 done = evolve(done, content=shown, trust=call.tool.trust)
             after.append(evolve(call, state=CallState.SETTLED, result=done, kept=True))
         else:

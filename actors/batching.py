@@ -43,7 +43,7 @@ def cut_off(
     gave = {outcome.call for outcome in outcomes}
     ran = {call.block.id for call in before if call.state is CallState.STARTED}
     running = tuple(call.block.id for call in ended if call.block.id in ran - gave)
-    return (CancelCalls(running, children=True),) if running else ()
+    return (CancelCalls(running, batch.Why.FATAL),) if running else ()
 
 
 def settled_tells(calls: tuple[CallView, ...]) -> tuple[Action, ...]:

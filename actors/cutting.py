@@ -50,7 +50,7 @@ def cut(state: TurnState, event: Cut) -> Step:
         actions += keep_unrun(state, response, _why(event))
     elif state.phase is Phase.RUNNING:
         turn = turn_id(state.row.agent, opened(state).number)
-        returned = batch.settle(state.calls, turn, event.outcomes)
+        returned = batch.settle(state.calls, turn, event.outcomes, event.so_far)
         staging.keep(state, state.calls, event.outcomes)
         if event.steer:
             actions += approving.steered_tells(returned)
@@ -63,7 +63,8 @@ def cut(state: TurnState, event: Cut) -> Step:
         ended = tuple(call for call, was in zip(calls, state.calls, strict=True) if call is not was)
         state.calls = calls
         batch_over(state, (), ())
-        actions += [CancelCalls(running, event.steer or event.late is not None), *settled_tells(ended)]
+        why = "" if event.reason is not None else _why(event)  # an abort is theirs already (ABT-5)
+        actions += [CancelCalls(running, why), *settled_tells(ended)]
     if event.late is not None:
         return _late(state, event, event.late, tuple(actions))
     if event.steer:

@@ -68,14 +68,14 @@ class Host(Protocol):
         """Run a call in the tool nursery; `deliver` is called once, unless the call is cancelled first.
 
         Returns:
-            What gives what it has so far, as a result may show it; empty where it does not say.
+            What tells what it has so far, and who would be aborted with it, as a result may show it; or nothing.
         """
         ...
 
-    def cancel_calls(self, calls: tuple[CallId, ...], *, children: bool = False) -> None:
+    def cancel_calls(self, calls: tuple[CallId, ...], why: str) -> None:
         """Cancel running calls and leave them behind; what they return is late (TOL-14).
 
-        `children`: abort the children that they wait for.
+        `why`: for this what they wait for is aborted with them, where it is not empty (`moves.CancelCalls`).
         """
         ...
 

@@ -136,10 +136,11 @@ class Failed(Struct, frozen=True):
 
 
 class CallsReturned(Struct, frozen=True):
-    """Calls ended."""
+    """Calls ended. `so_far`: where one of them ends its whole batch, what is said of those that ran beside it."""
 
     now: float
     outcomes: tuple[CallOutcome, ...]
+    so_far: tuple[tuple[CallId, str], ...] = ()
 
 
 class Decided(Struct, frozen=True):
@@ -157,7 +158,7 @@ class Cut(Struct, frozen=True):
         reason: of the abort, else None. late: the error of a turn whose time is up, its own or its budget's.
         blocks: finished blocks of the response in progress; half: the text block that was being written.
         usage, spent: of the request that was cut. outcomes: of calls that had returned, but were not taken in yet.
-        so_far: what running calls had so far, of those that say it.
+        so_far: what is said of running calls: what they had so far, who is aborted with them; of those with either.
     """
 
     now: float

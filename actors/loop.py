@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, assert_never, cast, final
 import trio
 from msgspec.structs import replace
 
-from . import turn
+from . import batch, turn
 from .asking import Collector, admission, answered, summarised
 from .batching import told
 from .compaction import CompactAsked, CompactionOver, NotSummarised, Summarise
@@ -97,7 +97,7 @@ class TurnLoop:
         finally:
             if self.over is None:  # cut off: what runs in other nurseries hears of it from us
                 self._generation += 1
-                self._host.cancel_calls(tuple(call.block.id for call in self.state.calls))
+                self._host.cancel_calls(tuple(call.block.id for call in self.state.calls), "")
                 self._end_hook()
             if self._admitted is not None:  # nothing, where a request was made with it
                 self._host.gate.abandon(self._admitted)
@@ -119,7 +119,7 @@ class TurnLoop:
     def cut(self, reason: str | None, control: Orders, *, late: BudgetError | None = None) -> None:
         """End what is under way: an abort (with its reason), a steer that interrupts, the end of its time."""
         if self._cut is None or reason is not None:  # a steer does not soften an abort that is due
-            self._cut, self.aborting = (reason, control, late), self.aborting or reason is not None
+            self._cut, self.aborting = (reason, control, late), self.aborting or (late, reason) != (None, None)
         if self._asking:
             assert self._nursery is not None, "a turn that asks is running"
             self._asking, self._driver = False, object()  # who is in the stream is relieved now, whenever it comes back
@@ -137,6 +137,11 @@ class TurnLoop:
     def decide(self, decisions: tuple[Queued, ...]) -> None:
         """Decisions on calls that wait for approval came (TOL-12)."""
         self._push(Decided(self._host.now(), decisions))
+
+    @property
+    def cutting(self) -> bool:
+        """Whether the calls that run now are to be cut, which may not have reached them."""
+        return self._cut is not None or self.aborting
 
     @property
     def sleeping(self) -> bool:
@@ -168,13 +173,10 @@ class TurnLoop:
 
     def _deliver_call(self, generation: int, outcome: CallOutcome) -> None:
         self._had.pop(outcome.call, None)
-        if generation != self._generation or self.over is not None:
-            return
-        if self._inbox and isinstance(last := self._inbox[-1], CallsReturned):  # one input, and one commit
-            self._inbox[-1] = CallsReturned(last.now, (*last.outcomes, outcome))
-        else:
-            self._inbox.append(CallsReturned(self._host.now(), (outcome,)))
-        self._wake()
+        if generation == self._generation and self.over is None:
+            so_far = _so_far(self._had) if batch.ends_all(self.state.calls, outcome) else ()
+            _put(self._inbox, self._host.now, outcome, so_far)
+            self._wake()
 
     def _wake(self) -> None:
         if self._sleeper is not None:
@@ -197,27 +199,25 @@ class TurnLoop:
 
     def _take_cut(self, reason: str | None, control: Orders, late: BudgetError | None) -> Cut:
         """The cut with all that came until now: a whole answer, finished blocks, half text, results of calls."""
-        self._cut = None
         self._generation += 1
-        inbox, self._inbox = self._inbox, deque()
+        inbox, self._inbox, self._cut = self._inbox, deque(), None
         outcomes: tuple[CallOutcome, ...] = ()
+        so_far = _so_far(self._had)
         for event in inbox:
             match event:
                 case CallsReturned():
-                    outcomes += event.outcomes
+                    outcomes, so_far = outcomes + event.outcomes, so_far + event.so_far
                 case Admitted(ticket=ticket):  # nobody has it yet: its permit would be held for ever (GATEWAY-1)
                     self._host.gate.abandon(cast("Ticket", ticket))
                 case CompactAsked() | SuspendAsked() if reason is None and late is None:
                     self._inbox.append(event)
-                case _:  # an answer is the collector's too; what else was asked is asked again
-                    pass
         _cancel(self._waiting)
         self._end_hook()
         now, claimed = self._host.now(), control()
         collector, self._collector = self._collector, None
         if collector is not None and self.state.phase in _ASKING:
             return replace(collector.cut(now, claimed, reason), late=late)
-        return Cut(now, claimed, reason, outcomes=outcomes, late=late, so_far=_so_far(self._had))
+        return Cut(now, claimed, reason, outcomes=outcomes, late=late, so_far=so_far)
 
     # -- one step --------------------------------------------------------------------------------------------------
 
@@ -349,10 +349,20 @@ class TurnLoop:
             self._asking = False
 
 
+def _put(
+    inbox: deque[Input], now: Callable[[], float], outcome: CallOutcome, so_far: tuple[tuple[CallId, str], ...]
+) -> None:
+    """Add what a call gave: behind others that were not taken in yet it is one input with them, and one commit."""
+    if inbox and isinstance(last := inbox[-1], CallsReturned):
+        inbox[-1] = CallsReturned(last.now, (*last.outcomes, outcome), last.so_far + so_far)
+    else:
+        inbox.append(CallsReturned(now(), (outcome,), so_far))
+
+
 def _give_up(host: Host, action: CancelCalls, inbox: deque[Input], settled: tuple[Record, ...]) -> None:
     """End these calls; what came from them and was not taken in before they were settled is late (TOL-14)."""
     calls = action.calls
-    host.cancel_calls(calls, children=action.children)
+    host.cancel_calls(calls, action.why)
     if not any(isinstance(event, CallsReturned) for event in inbox):
         return
     names = {record.call: record.name for record in settled if isinstance(record, ResultRecord)}
@@ -361,14 +371,14 @@ def _give_up(host: Host, action: CancelCalls, inbox: deque[Input], settled: tupl
         if isinstance(event, CallsReturned):
             for late in [one for one in event.outcomes if one.call in calls]:
                 host.tell(ToolLate, {"call": late.call, "name": names.get(late.call, ""), "text": told(late)})
-            event = CallsReturned(event.now, tuple(one for one in event.outcomes if one.call not in calls))
+            event = replace(event, outcomes=tuple(one for one in event.outcomes if one.call not in calls))
             if not event.outcomes:
                 continue
         inbox.append(event)
 
 
 def _so_far(had: dict[CallId, Callable[[], str]]) -> tuple[tuple[CallId, str], ...]:
-    """What the calls that run have so far, which is asked for once."""
+    """What is said of the calls that run, which is asked for once."""
     found = tuple((call, text) for call, so_far in had.items() if (text := so_far()))
     had.clear()
     return found

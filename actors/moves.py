@@ -174,11 +174,12 @@ class StartCall(Struct, frozen=True):
 class CancelCalls(Struct, frozen=True):
     """End these calls; what they still return is late (TOL-14).
 
-    `children`: abort the children that they wait for, whose reports nobody would read; an abort of the turn does that.
+    `why`: for this the blocking children that they wait for are aborted with them; empty: these go on with the turn, or
+    are aborted with it already (ABT-5).
     """
 
     calls: tuple[CallId, ...]
-    children: bool = False
+    why: str = ""
 
 
 class CutStream(Struct, frozen=True):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .calling import Context
     from .callview import CallView
     from .frames import Frames
+    from .ids import AgentId
     from .tools import Effect
     from .waiting import Frame
 
@@ -45,9 +46,26 @@ class Running:
 
     Attributes:
         abandoned: its task ended, and a thread that it had started has not. late: hears what that returns (TOL-14).
+        waited: agents whose reports it waited for when it was cut. aborted: agents that were aborted with it.
+        unwound: awaited by its own task once a cancellation has ended it, with a result to come; gives what is said of
+            those that were aborted with it.
     """
 
-    __slots__ = ("abandoned", "call", "cancelled", "done", "frame", "late", "left_behind", "scope", "task", "thread")
+    __slots__ = (
+        "abandoned",
+        "aborted",
+        "call",
+        "cancelled",
+        "done",
+        "frame",
+        "late",
+        "left_behind",
+        "scope",
+        "task",
+        "thread",
+        "unwound",
+        "waited",
+    )
 
     def __init__(self, call: CallView, frame: Frame) -> None:
         self.call = call
@@ -60,6 +78,9 @@ class Running:
         self.thread: int | None = None
         self.abandoned = False
         self.late: Callable[[object], None] | None = None
+        self.waited: list[AgentId] = []
+        self.aborted: tuple[AgentId, ...] = ()
+        self.unwound: Callable[[], Awaitable[str]] = _nothing
 
     def stack(self) -> str:
         """Where its code is now: of its thread, else of its task."""
@@ -204,8 +225,8 @@ class Runner:
             else:
                 status = ResultStatus.TIMEOUT
                 text = f"The call took longer than {timeout} s and was cut off.{_may_have(tool.effect)}"
-            had = so_far(context, room)
-            shown, trust = (f"{text}\nUntil then:\n{had}", tool.trust) if had else (text, Trust.TRUSTED)
+            had = so_far(context, room, "" if running.left_behind else await running.unwound())
+            shown, trust = (f"{text}\n{had}", tool.trust) if had else (text, Trust.TRUSTED)
             return CallOutcome(call.block.id, status, (Text(shown),), trust)
         given = value if isinstance(value, Given) else Given(value)
         keep = Keep(call.block.id, room.kept_chars) if room.kept_chars and given.keep else None
@@ -279,15 +300,23 @@ class Runner:
         return CallOutcome(running.call.block.id, ResultStatus.ERROR, (Text(text[:ERROR_CHARS]),), trust)
 
 
-def so_far(context: Context, room: Room) -> str:
-    """What a call that was cut off had, within what a result shows; empty where it does not say."""
+def so_far(context: Context, room: Room, ended: str) -> str:
+    """What is said of a call that was cut off: what `ended` with it, and what it had, within what a result shows."""
     if context.so_far is None:
-        return ""
+        return ended
     try:
         value = str(context.so_far())
     except Exception:  # foreign code: what it cannot say is not shown  # noqa: BLE001 - see there
-        return ""
-    return text_of(Output(context.name).shape(value, room.shown_chars).content) if value else ""
+        return ended
+    if not value:
+        return ended
+    had = text_of(Output(context.name).shape(value, room.shown_chars).content)
+    return f"{ended}\nUntil then:\n{had}".lstrip("\n")
+
+
+async def _nothing() -> str:
+    """Nothing was aborted with it."""
+    return ""
 
 
 def _may_have(effect: Effect) -> str:

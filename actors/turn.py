@@ -356,7 +356,7 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
         raise InternalError(msg)
     turn = turn_id(state.row.agent, opened(state).number)
     before = state.calls
-    calls = batch.settle(before, turn, event.outcomes)
+    calls = batch.settle(before, turn, event.outcomes, event.so_far)
     ended = tuple([call for call, was in zip(calls, before, strict=True) if call is not was])
     keep(state, before, event.outcomes)
     bounds.settled(state, calls, ended)

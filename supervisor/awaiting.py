@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, final
 
@@ -18,7 +19,7 @@ from .remote import Remote
 from .replies import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from actors.ids import AgentId
     from actors.letters import Letter
@@ -69,7 +70,8 @@ class Awaiting:
         parts = self._parts
         (receipt,) = await parts.post.send(path, (letter,))
         landed(receipt.id)
-        _, outcome = await parts.replies.first((self._wanted(receipt),), held=held)
+        with self._giving_up(path):
+            _, outcome = await parts.replies.first((self._wanted(receipt),), held=held)
         return self._heard(outcome)
 
     # -- waiting ---------------------------------------------------------------------------------------------------
@@ -83,8 +85,21 @@ class Awaiting:
         async def asked() -> tuple[int, Outcome] | None:
             return None if frame is None else await parts.questions.taken(frame, [one.target for one in wanted])
 
-        index, outcome = await parts.replies.first(wanted, instead=asked)
+        with self._giving_up(*[one.target for one in wanted]):
+            index, outcome = await parts.replies.first(wanted, instead=asked)
         return index, self._heard(outcome)
+
+    @contextmanager
+    def _giving_up(self, *targets: AgentId) -> Iterator[None]:
+        """A wait that ends with its call leaves behind whom it waited for: these are aborted with the call (SUP-4)."""
+        try:
+            yield
+        except trio.Cancelled:
+            frame = self._parts.own_frame()
+            life = None if frame is None else self._parts.lives.get(frame.agent)
+            if frame is not None and life is not None and frame.call is not None:
+                life.calls.gave_up(frame.call, targets)
+            raise
 
     def _wanted(self, receipt: Receipt) -> Wanted:
         if receipt.state is ReceiptState.WITHDRAWN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors.changes import AgentRow, Enqueue, Put
+from actors.changes import AgentRow, Enqueue, Intake, Put, Shut
 from actors.content import Pinned, Trust, least
 from actors.happenings import AgentStarted
 from actors.ids import AgentId, MessageId
@@ -15,6 +15,8 @@ from .staging import Birth
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from actors.changes import Operation
 
     from .parts import Parts
     from .roster import Place
@@ -39,7 +41,7 @@ def new(parts: Parts, start: Start, path: AgentId, place: Place, *, forget: Call
         background=start.background,
         started_by=start.call,
     )
-    operations: tuple[Put | Enqueue, ...] = (Put(row, fresh=True),)
+    operations: tuple[Operation, ...] = (Put(row, fresh=True),)
     content, message = start.content(), None
     if content is not None:
         message = task_message(path)
@@ -47,6 +49,9 @@ def new(parts: Parts, start: Start, path: AgentId, place: Place, *, forget: Call
         pinned, trust = isinstance(start.task, Pinned), trust_of(parts, start.parent)
         envelope = Envelope(message, path, Lane.SEND, content, sender, pinned=pinned, trust=trust)
         operations = (*operations, Enqueue(envelope, start.agent.limits.send))
+    parent = kernel.actors.get(AgentId(start.parent)) if start.parent else None
+    if parent is not None and parent.intake is not Intake.OPEN:
+        operations = (*operations, Shut(path, Intake.CLOSING))  # CLS-1: it has its task, and accepts nothing new
     models = parts.models_of(start.agent)
     told = {"name": start.agent.name, "model": models[0].id if models else "", "key": start.key or ""}
     ledger.open(path, start.parent, budget, place=place)

@@ -10,7 +10,7 @@ import trio
 
 from actors.calling import Context
 from actors.conversation import Conversation
-from actors.errors import Aborted, UsageError
+from actors.errors import UsageError
 from actors.evolve import evolve
 from actors.happenings import ToolLate, ToolProgress, ToolStuck
 from actors.ref import AgentRef
@@ -18,7 +18,8 @@ from actors.running import Room, Running, beginning, so_far
 from actors.tools import Effect
 from actors.transcript import ResultStatus
 
-from .offspring import awaited_by
+from .cause import Cause
+from .offspring import held_by
 from .pages import read_page
 from .scopes import Scopes
 from .starting import Start
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from .parts import Parts
 
 EVENT_CHARS: Final = 200
+AGENTS_NAMED: Final = 10
+"""How many agents that were aborted with a call its result names."""
 _EMPTY: Final = Conversation()
 
 
@@ -50,6 +53,10 @@ class Calls:
 
     Invariants:
         CALLS-1 a call is in `running` from its start until its code has ended, or was given up as stuck.
+        CALLS-2 what a call waited for that was cut is barred from the cut until its abort is written (ABT-5).
+
+    Attributes:
+        aborting: aborts of what calls waited for that are being written.
     """
 
     def __init__(self, parts: Parts, agent: AgentId, room: Room) -> None:
@@ -58,6 +65,7 @@ class Calls:
         self.agent = agent
         self.running: dict[CallId, Running] = {}
         self.stuck: dict[CallId, Running] = {}
+        self.aborting: set[trio.Event] = set()
         self.scopes = Scopes(parts, agent, self.running)
         self._token = trio.lowlevel.current_trio_token()
         self.tell: Callable[[type[Event], Mapping[str, object]], None]
@@ -74,8 +82,6 @@ class Calls:
 
         def delivered(outcome: CallOutcome) -> None:
             self.running.pop(call.block.id, None)
-            if running.scope.cancelled_caught and running.cancelled is None:  # its time was up
-                self.abort_children((call.block.id,))
             staged = staging.returned(call.block.id, good=outcome.status is ResultStatus.OK)
             kept = self.scopes.kept(call.block.id)
             deliver(evolve(outcome, staged=staged, kept=kept) if staged or kept else outcome)
@@ -89,19 +95,69 @@ class Calls:
         if left:
             around = self._behind(left, frame, around)
         context = Context(self, call.block.id, call.block.name, self.scopes.of_call(call.block.id, stage))
+        running.unwound = partial(self._unwound, running)
         self._parts.runner.start(running, context, self._room, deliver=delivered, late=late, around=around)
         self._moves()
-        return partial(so_far, context, self._room)
+        return lambda: so_far(context, self._room, _aborted_with(self._held((running,))))
 
-    def leave_behind(self, calls: tuple[CallId, ...]) -> None:
-        """Cancel running calls; their results are late, and the next request waits for them a while (REQ-2)."""
+    def leave_behind(self, calls: tuple[CallId, ...], why: str) -> None:
+        """Cancel running calls; their results are late, and the next request waits for them a while (REQ-2).
+
+        `why`: what they wait for is aborted with them, where it is not empty.
+        """
+        cut = [running for call in calls if (running := self.running.get(call)) is not None]
+        if why:
+            self._abort(cut, why)
+        for running in cut:
+            running.left_behind = True
+            running.scope.cancel()
         for call in calls:
-            running = self.running.get(call)
-            if running is not None:
-                running.left_behind = True
-                running.scope.cancel()
             self._parts.staging.vanish(call, "its call was cut, or refused")
         self._moves()
+
+    # -- what they wait for ----------------------------------------------------------------------------------------
+
+    def _held(self, cut: Sequence[Running]) -> tuple[AgentId, ...]:
+        """Who is aborted with these calls: those that they wait for, all the way down, as far as they do anything."""
+        held = held_by(self._parts, self.agent, cut)
+        works = self._parts.stopping.to_abort(held)
+        actors = self._parts.kernel.actors
+        return tuple(sorted(path for path in held if path in works or path not in actors))  # not in: being born
+
+    def _abort(self, cut: Sequence[Running], why: str) -> None:
+        """Abort what these calls wait for, behind one barrier that is up on return (ABT-5, SUP-4)."""
+        held = self._held(cut)
+        if not held:
+            return
+        for one in cut:
+            one.aborted = held
+        names = " and ".join([one.call.block.name for one in cut])
+        cause = Cause(why.rstrip(","), self.agent, f"the call {names} of {self.agent} that waited for it was cut off")
+        self.aborting.add(self._parts.stopping.abort_aside(held, cause))
+
+    async def _unwound(self, running: Running) -> str:
+        """A call has ended by its own time, or by hand: what it waited for is aborted before its result is there."""
+        if running.cancelled is None:
+            self._abort((running,), "The time for the call was up")
+        await self.aborts_written()
+        return _aborted_with(running.aborted)
+
+    async def aborts_written(self) -> None:
+        """Wait until what calls had waited for is aborted: no result says so before it is durable.
+
+        That is bounded by the patience with the store, whose failure it does not raise: the next commit meets it too.
+        """
+        with trio.move_on_after(self._parts.options.hard_s, shield=True):
+            for done in tuple(self.aborting):
+                await done.wait()
+        self.aborting.clear()
+
+    def gave_up(self, call: CallId, targets: Sequence[AgentId]) -> None:
+        """A call gave up a wait; where that is because it was cut, whom it waited for is aborted with it."""
+        running = self.running.get(call)
+        if running is not None and running.scope.cancel_called:
+            below = f"{self.agent}/"
+            running.waited += [target for target in targets if target.startswith(below)]
 
     def _moves(self) -> None:
         """Something runs, or has ended: the agent may stand still no more."""
@@ -121,14 +177,8 @@ class Calls:
             msg = f"{self.agent} has no running call {call!r}; running: {names}"
             raise UsageError(msg)
         running.cancelled = reason
-        self.abort_children((call,))
+        self._abort((running,), reason)
         running.scope.cancel()
-
-    def abort_children(self, calls: tuple[CallId, ...]) -> None:
-        """Calls are cut, and their turn goes on: the children that they wait for end too, for nobody hears of them."""
-        parts = self._parts
-        awaited = awaited_by(parts, self.agent, calls)
-        parts.actors_nursery.start_soon(parts.stopping.abort_children, self.agent, calls, awaited)
 
     def left_behind(self) -> tuple[Running, ...]:
         """Calls left behind whose code still runs."""
@@ -208,14 +258,7 @@ class Calls:
     async def start_child(
         self, agent: Agent, task: object, *, key: str, budget: Budget | None, background: bool, call: CallId
     ) -> AgentRef:
-        """Start a child of this agent; a call that was cut starts none, for nobody would ever stop it.
-
-        Raises:
-            Aborted: it was cut.
-        """
-        running = self.running.get(call) or self.stuck.get(call)
-        if running is not None and running.left_behind:
-            raise Aborted(f"the call {call} was cut off, and starts no agents any more")
+        """Start a child of this agent."""
         started = await self._parts.children.start(
             Start(agent, task, parent=self.agent, key=key, budget=budget, background=background, call=call)
         )
@@ -236,6 +279,14 @@ class Calls:
             return
         with suppress(trio.RunFinishedError):  # a thread that outlived everything: nobody watches
             self._token.run_sync_soon(self.tell, ToolProgress, values)
+
+
+def _aborted_with(agents: Sequence[AgentId]) -> str:
+    """What is said of those that are aborted with a call; nothing where there is nobody."""
+    if not agents:
+        return ""
+    more = f" and {len(agents) - AGENTS_NAMED} more" if len(agents) > AGENTS_NAMED else ""
+    return f"Aborted with it, before they came to an answer: {', '.join(agents[:AGENTS_NAMED])}{more}."
 
 
 def _share(one: CallView, other: CallView) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, final
 
 import trio
@@ -17,17 +18,19 @@ from actors.tools import Effect, Tool, toolbox
 from actors.transcript import ResultStatus
 
 from .births import new
+from .knots import within
 from .remote import Remote
 from .starting import Start, Started
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from actors.agent import Agent, Child
     from actors.calling import Context
     from actors.changes import AgentRow
     from actors.ids import CallId
     from actors.reports import Report
+    from actors.running import Running
     from actors.tools import Toolbox
 
     from .parts import Parts
@@ -60,7 +63,7 @@ class Children:
         self._making: dict[tuple[str, str], trio.Lock] = {}
         """Held by whoever finds or makes the agent of a key; only while somebody does."""
         self._boxes: dict[AgentId, tuple[Toolbox, int]] = {}
-        self._births: dict[AgentId, trio.Event] = {}
+        self._births: dict[AgentId, tuple[trio.Event, CallId | None]] = {}
         """Agents whose commit is under way: they are in no memory before it is durable (CON-4)."""
 
     # -- starting --------------------------------------------------------------------------------------------------
@@ -87,10 +90,12 @@ class Children:
                 self._making.pop(place, None)
 
     def _check_may(self, start: Start) -> None:
-        """Refuse a start below a barrier (STOP-1)."""
+        """Refuse a start below a barrier (STOP-1), and by a call that was cut: nobody would stop it then (SUP-4)."""
         if start.parent and self._parts.stopping.barred(AgentId(start.parent)):
             msg = f"{start.parent} is being stopped; it starts no agents"
             raise Aborted(msg)
+        if _is_cut(self._parts, start):
+            raise Aborted(f"the call {start.call} of {start.parent} was cut off; it starts no agents any more")
         parent = self._parts.kernel.actors.get(AgentId(start.parent))
         if parent is not None and parent.intake is Intake.CLOSED:  # code of it that outlived it (CLS-4, SUP-4)
             raise AgentClosed(f"{start.parent} is closed; it starts no agents")
@@ -169,21 +174,36 @@ class Children:
 
     async def _commit(self, birth: Birth) -> None:
         path = birth.path
-        made = self._births[path] = trio.Event()
+        with self.bearing(path, call=None if birth.row.background else birth.row.started_by):
+            try:
+                await self._parts.kernel.commit(tree_of(path), birth.operations, first=birth.born)
+            except BaseException:
+                self._parts.ledger.ended(path)  # it was opened above
+                raise
+
+    @contextmanager
+    def bearing(self, *paths: AgentId, call: CallId | None = None) -> Iterator[None]:
+        """Agents are being written for the length of the block: whoever puts a barrier up waits for that.
+
+        `call`: that will wait for them.
+        """
+        made = trio.Event()
+        self._births.update(dict.fromkeys(paths, (made, call)))
         try:
-            await self._parts.kernel.commit(tree_of(path), birth.operations, first=birth.born)
-        except BaseException:
-            self._parts.ledger.ended(path)  # it was opened above
-            raise
+            yield
         finally:
-            del self._births[path]
+            for path in paths:
+                del self._births[path]
             made.set()
 
     async def born(self, parent: AgentId) -> None:
-        """Wait until no child of an agent is being written: each is there, or is not, from then on."""
-        below = f"{parent}/"
-        for made in [made for path, made in self._births.items() if path.startswith(below)]:
+        """Wait until neither an agent nor one below it is being written: each is there, or is not, from then on."""
+        for made in [made for path, (made, _) in self._births.items() if within(path, parent)]:
             await made.wait()
+
+    def unborn(self, calls: Collection[CallId]) -> tuple[AgentId, ...]:
+        """The agents that are being written, and for which one of these calls will wait."""
+        return tuple([path for path, (_, call) in self._births.items() if call in calls])
 
     def reserve(self, parent: AgentId, name: str, call: CallId) -> None:
         """Give the child that a call is about to start its ordinal now: in call order, whatever order tasks run in."""
@@ -268,3 +288,20 @@ class Children:
     def ref(self, path: AgentId) -> AgentRef:
         """A handle."""
         return AgentRef(self._parts.desk, path)
+
+
+def _running(parts: Parts, start: Start) -> Running | None:
+    """The call that starts an agent, while its code runs; None for other code."""
+    life = parts.lives.get(AgentId(start.parent))
+    if life is None or start.call is None:
+        return None
+    return life.calls.running.get(start.call) or life.calls.stuck.get(start.call)
+
+
+def _is_cut(parts: Parts, start: Start) -> bool:
+    """Whether a call starts an agent that was cut, or is to be, though its code goes on."""
+    running = _running(parts, start)
+    if running is None:
+        return False
+    loop = parts.kernel.actors[AgentId(start.parent)].loop
+    return running.scope.cancel_called or (loop is not None and loop.cutting)

@@ -70,19 +70,28 @@ class Closing:
             self._start(path, self._parts.options.grace_s if grace_s is None else grace_s)
 
     async def _raise(self, path: AgentId, purpose: Purpose, reason: str) -> None:
-        """Shut an agent and all below it, those not in memory too, in one commit; posts come first (ACC-2, ACC-5)."""
+        """Shut an agent and all below it, those not in memory too, in one commit; posts come first (ACC-2, ACC-5).
+
+        Who was born below while that was written is shut in another, before the barrier counts as up (CLS-1).
+        """
         await self._load(path)
         for node in self._stopping.below(path):
             await self._parts.post.flush(node)
         actors = self._parts.kernel.actors
-        while nodes := [node for node in self._stopping.below(path) if actors[node].intake is not Intake.CLOSED]:
+        ordered: set[AgentId] = set()
+        while nodes := [
+            node
+            for node in self._stopping.below(path)
+            if node not in ordered and actors[node].intake is not Intake.CLOSED
+        ]:
             operations: list[Operation] = []
             for node in nodes:
                 operations.append(Shut(node, Intake.CLOSING))
                 operations.append(Enqueue(control_message(self._parts, node, purpose, reason), _NO_BOUND))
             with suppress(AgentClosed):  # one of them was closed in that moment, which is known here by now
                 await self._parts.kernel.commit(tree_of(path), tuple(operations))
-                return
+                ordered.update(nodes)
+            await self._parts.children.born(path)
 
     async def _load(self, path: AgentId) -> None:
         """Read in the agents below that are not in memory, those without a spec too."""
@@ -189,8 +198,9 @@ class Closing:
             actor = await self._parts.kernel.resident(path, stand_in=True)
             if actor.intake is Intake.CLOSED:
                 return
-            await self._raise(path, Purpose.KILL, reason)
-            await self._stopping.end(self._stopping.below(path), reason, 0.0)
+            with self._stopping.barring((path,)):  # nobody below begins anything more
+                await self._raise(path, Purpose.KILL, reason)
+                await self._stopping.end(self._stopping.below(path), reason, 0.0)
             if path in self._closing:
                 self._closing[path].grace.cancel()
             else:

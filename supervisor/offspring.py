@@ -12,9 +12,12 @@ from actors.ids import tree_of
 from actors.waiting import Need
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
+    from actors.actor import Actor
     from actors.ids import AgentId, CallId
+    from actors.running import Running
+    from actors.waiting import Wait
 
     from .parts import Parts
 
@@ -34,28 +37,45 @@ async def read_in(parts: Parts, path: AgentId) -> None:
             await kernel.resident(other, stand_in=True)
 
 
-def waited_for(parts: Parts, path: AgentId) -> tuple[AgentId, ...]:
-    """An agent and the descendants that its turn waits for, all the way down (ABT-5)."""
+def waited_for(parts: Parts, *paths: AgentId) -> tuple[AgentId, ...]:
+    """Agents and the descendants that their turns wait for, all the way down (ABT-5)."""
     found: dict[AgentId, None] = {}
-    todo, graph = [path], parts.graph
+    todo = [*paths]
     while todo:
         node = todo.pop()
-        if node in found:
-            continue
-        found[node] = None
-        below = f"{node}/"
-        for wait in graph.waits_of(node):
-            todo += [target for target in graph.targets_of(wait) if target.startswith(below)]
-        todo += started_by(parts, node, _unfinished(parts, node))
+        if node not in found:
+            found[node] = None
+            todo += _below(parts, node, parts.graph.waits_of(node))
+            todo += _started_by(parts, node, _unfinished(parts, node))
     return tuple(found)
 
 
-def awaited_by(parts: Parts, path: AgentId, calls: Collection[CallId]) -> tuple[AgentId, ...]:
-    """The children for whose reports calls of an agent wait; not those that report by message."""
-    graph, actors, below = parts.graph, parts.kernel.actors, f"{path}/"
-    waits = [wait for wait in graph.waits_of(path) if wait.waiter.call in calls and wait.needs is Need.REPLY]
-    found = [node for wait in waits for node in graph.targets_of(wait) if node.startswith(below)]
-    return tuple([node for node in found if node in actors and not actors[node].row.background])
+def held_by(parts: Parts, path: AgentId, calls: Collection[Running]) -> tuple[AgentId, ...]:
+    """The descendants that these calls of an agent wait for, and nobody else, all the way down.
+
+    Not a background child: its report comes as a message, whoever waits for it.
+    """
+    actors, frames = parts.kernel.actors, {one.frame for one in calls}
+    waits = [wait for wait in parts.graph.waits_of(path) if wait.waiter in frames and wait.needs is Need.REPLY]
+    given_up = [node for one in calls for node in one.waited]
+    found = [*_below(parts, path, waits), *given_up, *_started_by(parts, path, {one.call.block.id for one in calls})]
+    return waited_for(
+        parts,
+        *[
+            node
+            for node in dict.fromkeys(found)
+            if not (node in actors and actors[node].row.background) and not _wanted_by_others(parts, node, frames)
+        ],
+    )
+
+
+def _below(parts: Parts, path: AgentId, waits: Iterable[Wait]) -> list[AgentId]:
+    below = f"{path}/"
+    return [target for wait in waits for target in parts.graph.targets_of(wait) if target.startswith(below)]
+
+
+def _wanted_by_others(parts: Parts, path: AgentId, frames: Collection[object]) -> bool:
+    return any(wait.needs is Need.REPLY and wait.waiter not in frames for wait in parts.graph.waiters_of(path))
 
 
 def _unfinished(parts: Parts, path: AgentId) -> Collection[CallId]:
@@ -70,15 +90,20 @@ def _unfinished(parts: Parts, path: AgentId) -> Collection[CallId]:
     return [row.call for row in actor.memory.calls or () if row.result is None]
 
 
-def started_by(parts: Parts, path: AgentId, calls: Collection[CallId]) -> tuple[AgentId, ...]:
-    """The children whose reports are these calls' to await."""
+def _started_by(parts: Parts, path: AgentId, calls: Collection[CallId]) -> list[AgentId]:
+    """The children whose reports are these calls' to await: those that are at what they were started for."""
     if not calls:
-        return ()
+        return []
     below = f"{path}/"
-    return tuple(
-        [
-            node
-            for node, actor in parts.kernel.actors.items()
-            if node.startswith(below) and actor.row.started_by in calls and not actor.row.background
-        ]
-    )
+    there = [
+        node
+        for node, actor in parts.kernel.actors.items()
+        if node.startswith(below) and actor.row.started_by in calls and not actor.row.background and _in_first(actor)
+    ]
+    return there + [node for node in parts.children.unborn(calls) if node not in there]
+
+
+def _in_first(actor: Actor) -> bool:
+    """Whether an agent's first run has not ended: behind it, it works for whoever sent it more."""
+    row = actor.row if actor.loop is None else actor.loop.state.row
+    return row.runs == 0 or (row.runs == 1 and (actor.run_open or row.open is not None))

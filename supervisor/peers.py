@@ -6,7 +6,6 @@ question that SQLite answers from memory: has any other connection written? Only
 
 from __future__ import annotations
 
-from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
@@ -18,6 +17,7 @@ from actors.ids import AgentId, tree_of
 from actors.messages import Purpose
 from actors.waiting import Mode, Need
 
+from .cause import abort_of
 from .offspring import waited_for
 from .store.crossing import Crossing, hopeless
 from .waits import describe
@@ -140,12 +140,8 @@ class Peers:
         envelope = queued.envelope
         if envelope.purpose is Purpose.ABORT:
             above, *below = waited_for(self._parts, envelope.to)
-            reason = envelope.reason or "aborted"
-            self._parts.actors_nursery.start_soon(self._abort, tuple(below), reason, above)
-
-    async def _abort(self, below: tuple[AgentId, ...], reason: str, whose: AgentId) -> None:
-        with suppress(CallboardError):  # what was ordered is carried out all the same; its children go on
-            await self._parts.stopping.abort_those(below, reason, whose)
+            if below:
+                self._parts.stopping.abort_aside(tuple(below), abort_of(above, envelope.reason or "aborted"))
 
     # -- what they wait for ----------------------------------------------------------------------------------------
 

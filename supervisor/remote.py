@@ -16,8 +16,9 @@ from actors.errors import AgentClosed, OwnedElsewhere, UnknownPath
 from actors.ids import AgentId, tree_of
 from actors.messages import LaneBound, Purpose, ReceiptState
 
+from .cause import abort_of
 from .peers import LOOK_S, POLL_S
-from .stopping import control_message, ordered_by
+from .stopping import control_message
 from .waking import wake_tree
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Remote:
             if stored.row.open is None and not any(one.state is ReceiptState.QUEUED for one in stored.queued):
                 return ()
             node = stored.row.agent
-            ordered = self._order(node, Purpose.ABORT, *ordered_by(node, reason, path, nodes))
+            ordered = self._order(node, Purpose.ABORT, *abort_of(path, reason).said(node, nodes))
             return ordered, Move(node, (ReceiptState.QUEUED,), ReceiptState.HELD)
 
         await self._order_all(path, order, subtree=subtree)
@@ -94,17 +95,24 @@ class Remote:
         *,
         subtree: bool,
     ) -> None:
-        """Order an agent, and all below it where `subtree`, in one commit; what is closed is left out."""
+        """Order an agent, and all below it where `subtree`, in one commit; what is closed is left out.
+
+        Who was born below while that was written is ordered in another.
+        """
+        ordered: set[AgentId] = set()
         while True:
             operations: list[Operation] = []
             nodes = await self._below(path) if subtree else (path,)
-            for node in nodes:
+            fresh = [node for node in nodes if node not in ordered]
+            if not fresh:
+                return
+            for node in fresh:
                 stored = await self.stored(node)
                 if stored.intake is not Intake.CLOSED:
                     operations += order(stored, nodes)
             with suppress(AgentClosed):  # one of them was closed since it was read
                 await self._commit(path, operations)
-                return
+                ordered.update(fresh)
 
     async def order(self, path: AgentId, purpose: Purpose, *more: Operation) -> None:
         """Order a pause or its end, with what goes along in one commit."""

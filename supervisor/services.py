@@ -174,19 +174,16 @@ class Services:
 
     async def commit(self, operations: tuple[Operation, ...]) -> Values:
         """Make operations durable, then true in memory; active seconds are charged with the row that counts them."""
+        if self._calls.aborting:
+            await self._calls.aborts_written()
         staging = self._parts.staging
         landing = staging.landing(operations)
-        first = partial(_land, landing) if landing else None
-        try:
-            values = await self._kernel.commit(self._tree, operations, first=first)
-        except AgentClosed as closed:
-            rest = tuple(operation for operation in operations if not _is_report(operation, closed))
-            if len(rest) == len(operations):
-                raise
-            operations = rest  # the parent is gone: the report has no reader
-            values = await self._kernel.commit(self._tree, operations, first=first)
         if landing:
+            with self._parts.children.bearing(*[path for stage in landing for path in stage.births]):
+                operations, values = await self._written(operations, partial(_land, landing))
             staging.landed(landing, operations, values, self._parts.post.placed)
+        else:
+            operations, values = await self._written(operations, None)
         standing = self._parts.standing
         if standing.any:  # its loop will wait again; then it may be only for such as stand still
             self._token.run_sync_soon(standing.look, self.agent, idempotent=True)
@@ -194,6 +191,18 @@ class Services:
         if isinstance(last, Put) and isinstance(last.row, AgentRow):
             self._charge_active(last.row)
         return values
+
+    async def _written(
+        self, operations: tuple[Operation, ...], first: Callable[[], None] | None
+    ) -> tuple[tuple[Operation, ...], Values]:
+        """Write operations, but for the report to a parent that is gone: it has no reader. Returns those written."""
+        try:
+            return operations, await self._kernel.commit(self._tree, operations, first=first)
+        except AgentClosed as closed:
+            rest = tuple(operation for operation in operations if not _is_report(operation, closed))
+            if len(rest) == len(operations):
+                raise
+            return rest, await self._kernel.commit(self._tree, rest, first=first)
 
     def _charge_active(self, row: AgentRow) -> None:
         """Charge active seconds once they add up, or the turn is over: accounts need no finer grain (BUD-6)."""
@@ -282,11 +291,9 @@ class Services:
             self._parts.children.reserve(self.agent, call.block.name, call.block.id)
         return self._calls.start(call, frame, deliver, self._hooking.around(call))
 
-    def cancel_calls(self, calls: tuple[CallId, ...], *, children: bool = False) -> None:
+    def cancel_calls(self, calls: tuple[CallId, ...], why: str) -> None:
         """Cancel running calls and leave them behind; what does not end is named though no request waits for it."""
-        if children:
-            self._calls.abort_children(calls)
-        self._calls.leave_behind(calls)
+        self._calls.leave_behind(calls, why)
         if self._calls.left_behind():
             self._parts.actors_nursery.start_soon(self.settle_left_behind)
 

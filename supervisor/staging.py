@@ -17,6 +17,8 @@ from actors.errors import UsageError
 from actors.ids import AgentId, MessageId
 from actors.messages import ReceiptState
 
+from .knots import within
+
 if TYPE_CHECKING:
     from actors.changes import Value, Values
     from actors.frames import Frames
@@ -188,6 +190,10 @@ class Staging:
             if found is not None:
                 raise UsageError(f"the key of {path} was used by {call}, which has not settled; use it afterwards")
         return None
+
+    def bears(self, path: AgentId) -> bool:
+        """Whether agents at or below a path are staged."""
+        return any(within(birth, path) for stage in self._stages.values() for birth in stage.births)
 
     # -- landing ---------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ started.
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, final
 
 import trio
@@ -18,14 +19,15 @@ from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
 from actors.parking import APPROVAL, PAUSED
 from actors.waiting import Need
 
-from .offspring import read_in, started_by, waited_for
+from .cause import Cause, abort_of
+from .offspring import read_in, waited_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from actors.actor import Actor
     from actors.changes import Operation
-    from actors.ids import CallId, TreeId
+    from actors.ids import TreeId
 
     from .parts import Parts
 
@@ -133,7 +135,45 @@ class Stopping:
         Durable: the abort, on return.
         """
         await read_in(self._parts, path)
-        await self._abort(lambda: self.below(path) if subtree else waited_for(self._parts, path), reason, path)
+        targets = partial(self.below, path) if subtree else partial(waited_for, self._parts, path)
+        with self.barring((path,)):
+            await self._abort((path,), targets, abort_of(path, reason))
+        if subtree and self._parts.staging.bears(path):
+            self._bar((path,))
+            self._parts.actors_nursery.start_soon(self._unborn, path, abort_of(path, reason))
+
+    async def _unborn(self, path: AgentId, cause: Cause) -> None:
+        """Behind an abort of a subtree: who comes of results that were there before it lands with the end of the turn.
+
+        The barrier stays up until then, and they begin nothing (ABT-3, ABT-5).
+        """
+        try:
+            while self._parts.staging.bears(path):
+                await self.movement()
+            with suppress(CallboardError):  # as in `_aside`
+                await self._abort((path,), partial(self.below, path), cause)
+        finally:
+            self._unbar((path,))
+
+    def abort_aside(self, tops: tuple[AgentId, ...], cause: Cause) -> trio.Event:
+        """Abort agents, and all that they wait for, in a task of its own; their barrier is up on return (ABT-5).
+
+        Returns:
+            What is set once the abort is durable, or could not be written.
+        """
+        self._bar(tops)
+        done = trio.Event()
+        parts = self._parts
+        parts.frames.clean_context().run(parts.actors_nursery.start_soon, self._aside, tops, cause, done)
+        return done
+
+    async def _aside(self, tops: tuple[AgentId, ...], cause: Cause, done: trio.Event) -> None:
+        try:
+            with suppress(CallboardError):  # nobody could hear of it: the turns above meet that store, too
+                await self._abort(tops, partial(waited_for, self._parts, *tops), cause)
+        finally:
+            self._unbar(tops)
+            done.set()
 
     async def take_along(self, path: AgentId, reason: str) -> None:
         """The abort of a turn that is not run is carried out: what its calls had started is aborted, too (ABT-5).
@@ -142,47 +182,31 @@ class Stopping:
         """
         await read_in(self._parts, path)
         actors = self._parts.kernel.actors
-        left = tuple([node for node in waited_for(self._parts, path) if node != path and not _aborting(actors[node])])
-        await self._abort(lambda: left, reason, path)
+        left = tuple(
+            [node for node in waited_for(self._parts, path) if node != path and not _aborting(actors.get(node))]
+        )
+        with self.barring(left):
+            await self._abort(left, lambda: left, abort_of(path, reason))
 
-    async def abort_those(self, targets: tuple[AgentId, ...], reason: str, whose: AgentId) -> None:
-        """End the turns of agents that the turn of one had waited for, whose own abort is ordered already (ABT-5)."""
-        await self._abort(lambda: targets, reason, whose)
+    async def _abort(self, barred: Iterable[AgentId], targets: Callable[[], tuple[AgentId, ...]], cause: Cause) -> None:
+        """Order the abort of those of the targets that do anything; for the length of it these are barred.
 
-    async def abort_children(self, path: AgentId, calls: Collection[CallId], awaited: Collection[AgentId]) -> None:
-        """Abort the children that calls of an agent waited for, or had started, which were cut while its turn goes on.
-
-        In a task of its own: of what cannot be written the child goes on.
+        Who is being born while the barrier goes up is there, or not, before anybody is told (STOP-1).
         """
-        with suppress(CallboardError):
+        for path in barred:
             await self._parts.children.born(path)
-            found = dict.fromkeys((*awaited, *started_by(self._parts, path, calls)))
-            reason = f"the call of {path} that waited for it was cut off"
-            await self._abort(lambda: tuple([n for child in found for n in waited_for(self._parts, child)]), reason)
+        found = targets()
+        await self._commit_aborts({path: self._order(path, cause, found) for path in self.to_abort(found)})
 
-    async def _abort(
-        self, targets: Callable[[], tuple[AgentId, ...]], reason: str, whose: AgentId | None = None
-    ) -> None:
-        paths = self._to_abort(targets())
-        if not paths:
-            return
-        with self.barring(paths):  # all of them, before the first commit: an agent of one tree may wait for another's
-            for path in paths:
-                await self._parts.children.born(path)
-            found = targets()
-            fresh = tuple([path for path in self._to_abort(found) if path not in paths])
-            with self.barring(fresh):
-                await self._commit_aborts({path: self._order(path, reason, whose, found) for path in (*paths, *fresh)})
-
-    def _to_abort(self, targets: tuple[AgentId, ...]) -> tuple[AgentId, ...]:
+    def to_abort(self, targets: Iterable[AgentId]) -> tuple[AgentId, ...]:
         """Those of the targets that run, are about to, or wait for a person."""
         found = (self._parts.kernel.actors.get(path) for path in targets)
         return tuple([one.path for one in found if one is not None and (one.active or _works(one) or _parked(one))])
 
-    def _order(self, path: AgentId, reason: str, whose: AgentId | None, targets: tuple[AgentId, ...]) -> Envelope:
-        """The order to one agent: `whose` abort it is, and whether that takes its parent, too (ABT-5)."""
+    def _order(self, path: AgentId, cause: Cause, targets: tuple[AgentId, ...]) -> Envelope:
+        """The order to one agent, and whether its parent is taken too (ABT-5)."""
         turn = turn_id(path, self._parts.kernel.actors[path].row.turns)
-        return control_message(self._parts, path, Purpose.ABORT, *ordered_by(path, reason, whose, targets), target=turn)
+        return control_message(self._parts, path, Purpose.ABORT, *cause.said(path, targets), target=turn)
 
     async def _commit_aborts(self, found: dict[AgentId, Envelope]) -> None:
         """One commit per tree, for a commit is one tree's; what one tree's store refuses holds up no other's."""
@@ -214,8 +238,8 @@ class Stopping:
             return
         with trio.CancelScope(shield=True) as scope:
             scope.deadline = trio.current_time() + hard_s
-            with suppress(CallboardError):  # what cannot be written ends all the same
-                await self._abort(lambda: tuple(busy), reason)
+            with suppress(CallboardError), self.barring(tuple(busy)):  # what cannot be written ends all the same
+                await self._abort(busy, lambda: tuple(busy), Cause(reason))
             while self.busy(nodes):
                 await self._moved.wait()
         for node in nodes:
@@ -250,21 +274,9 @@ def control_message(
     )
 
 
-def ordered_by(
-    path: AgentId, reason: str, whose: AgentId | None, targets: Collection[AgentId]
-) -> tuple[str, AgentId | None]:
-    """What the order to one of many that are aborted says: why, with whose abort it is; and its parent, if taken too.
-
-    To a parent that was stopped by the same abort a child's report is held: it begins no turn for it (ABT-5).
-    """
-    parent = AgentId(parent_path(path))
-    why = reason if whose is None or path == whose else f"{reason} (as part of the abort of {whose})"
-    return why, parent if whose is not None and path != whose and parent in targets else None
-
-
-def _aborting(actor: Actor) -> bool:
+def _aborting(actor: Actor | None) -> bool:
     """Whether an abort was ordered that it has not carried out yet."""
-    return any(order.envelope.purpose is Purpose.ABORT for order in actor.mailbox.orders)
+    return actor is not None and any(order.envelope.purpose is Purpose.ABORT for order in actor.mailbox.orders)
 
 
 def _works(actor: Actor) -> bool:

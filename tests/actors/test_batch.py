@@ -202,7 +202,7 @@ def test_abt_3_core_stop_settles_by_what_had_begun() -> None:
     had = batch.results(batch.stop(calls, TURN, batch.Why.ABORT, ((calls[0].block.id, "no"), (calls[1].block.id, "x"))))
     assert [one.content for one in had[2:]] == [one.content for one in found[2:]]
     assert had[0] == found[0]
-    assert text_of(had[1].content) == f"{text_of(found[1].content)}\nUntil then:\nx"
+    assert text_of(had[1].content) == f"{text_of(found[1].content)}\nx"
     ended = batch.results(batch.stop(calls, TURN, batch.Why.FATAL))
     assert [one.status for one in ended] == [one.status for one in found]
     assert text_of(ended[3].content) == (

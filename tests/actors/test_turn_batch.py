@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from actors.batch import Why, ends_all
 from actors.callview import CallOutcome
 from actors.changes import Append, CallRow, CallState, Erase
 from actors.content import Text, text_of
@@ -139,7 +140,7 @@ def test_tol_4_core_a_fatal_call_that_fails_ends_its_batch() -> None:
     drive.reply(call("mount"), call("look", '{"at": "b"}'), call("look", '{"at": "c"}'))
     drive.ends((0, ERROR))
     assert drive.started == []
-    assert drive.last(CancelCalls).calls == ("lead:t1.1.1",)
+    assert drive.last(CancelCalls) == CancelCalls((CallId("lead:t1.1.1"),), Why.FATAL)
     drive.ask()
     assert drive.results == [ERROR, ResultStatus.ABORTED, ResultStatus.SKIPPED]
     assert drive.state.failures == (("mount", "{}", 1),)
@@ -155,13 +156,34 @@ def test_tol_4_core_a_call_that_ends_with_a_fatal_one_keeps_its_result() -> None
     assert drive.results == [ERROR, OK, ResultStatus.SKIPPED]
 
 
+def test_sup_4_core_the_result_of_a_call_that_a_fatal_one_cuts_says_what_is_said_of_it() -> None:
+    """What it had, and who is aborted with it, stands in its result; nothing is said of those that had not started."""
+    drive = Drive(spec(parallel_calls=2)).start()
+    drive.reply(call("mount"), call("look", '{"at": "b"}'), call("look", '{"at": "c"}'))
+    said = ("lead:t1.1.1", "Aborted with it: lead/kid."), ("lead:t1.1.2", "never")
+    drive.give(CallsReturned(drive.now, (drive.outcome((0, ERROR)),), said))  # type: ignore[arg-type]  # ids are text
+    drive.ask()
+    results = [text_of(record.content) for record in drive.records if isinstance(record, ResultRecord)]
+    assert results[1].endswith("\nAborted with it: lead/kid.")
+    assert results[0] == "result 0"
+    assert "never" not in results[2]
+
+
+def test_tol_4_core_only_a_failure_of_a_fatal_tool_ends_all() -> None:
+    """Neither a good end of it does, nor a failure of another tool."""
+    drive = Drive().start()
+    drive.reply(call("mount"), call("look", '{"at": "b"}'))
+    ends = [ends_all(drive.state.calls, drive.outcome(one)) for one in ((0, ERROR), (0, OK), (1, ERROR), (1, OK))]
+    assert ends == [True, False, False, False]
+
+
 @pytest.mark.parametrize("reason", ["enough", None])
 def test_abt_3_core_a_cut_that_meets_a_fatal_failure_ends_what_runs(reason: str | None) -> None:
     """The failure came, and was not taken in yet, when the turn was cut: what runs is cancelled all the same."""
     drive = Drive(spec(parallel_calls=2)).start()
     drive.reply(call("mount"), call("look", '{"at": "b"}'), call("look", '{"at": "c"}'))
     drive.cut(reason, outcomes=(drive.outcome((0, ERROR)),))
-    assert drive.last(CancelCalls).calls == ("lead:t1.1.1",)
+    assert drive.last(CancelCalls) == CancelCalls((CallId("lead:t1.1.1"),), "" if reason else Why.STEER)
 
 
 def test_tol_5_core_a_wire_id_used_twice_is_taken_once() -> None:

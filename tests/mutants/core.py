@@ -121,7 +121,15 @@ MUTANTS = (
         "",
     ),
     Mutant("TOL-4 fatal ignored", BATCH, "if fatal else tuple(after)", "if False else tuple(after)"),
-    Mutant("TOL-4 every failure fatal", BATCH, " and call.tool is not None and call.tool.fatal", ""),
+    Mutant("TOL-4 every failure fatal", BATCH, "is not None and call.tool.fatal\n", "is not None\n"),
+    Mutant(
+        "SUP-4 a fatal failure takes no children",
+        BATCHING,
+        "CancelCalls(running, batch.Why.FATAL)",
+        "CancelCalls(running)",
+    ),
+    Mutant("SUP-4 a steer takes no children", CUTTING, "else _why(event)  # an abort", 'else ""  # an abort'),
+    Mutant("SUP-4 an abort is given twice", CUTTING, '"" if event.reason is not None else', '"" if False else'),
     Mutant("TOL-6 unknown tool raises", BATCH, "toolbox.get(block.name)", "toolbox[block.name]"),
     Mutant("TOL-6 invalid call runs", BATCH, "    if block.invalid is not None:\n", "    if False:\n"),
     Mutant("TOL-6 truncated call runs", ANSWERS, 'invalid = "truncated"', "invalid = None"),
@@ -270,12 +278,15 @@ MUTANTS = (
     ),
     Mutant("ABT-2 abort's message not claimed", ENDING, "if ids else ()", "if False else ()"),
     Mutant(
-        "ABT-3 results that came are dropped", CUTTING, "batch.settle(state.calls, turn, event.outcomes)", "state.calls"
+        "ABT-3 results that came are dropped",
+        CUTTING,
+        "batch.settle(state.calls, turn, event.outcomes, event.so_far)",
+        "state.calls",
     ),
     Mutant(
         "ABT-3 abort waits: calls not cancelled",
         CUTTING,
-        "actions += [CancelCalls(running, event.steer or event.late is not None), *settled",
+        "actions += [CancelCalls(running, why), *settled",
         "actions += [*settled",
     ),
     Mutant(

@@ -1,0 +1,41 @@
+"""Why agents are aborted together, as each of them is told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+
+from actors.ids import AgentId, parent_path
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+@attrs.frozen
+class Cause:
+    """Why agents are aborted together.
+
+    Attributes:
+        reason: in the words of who asked. whose: the one that was asked about, or None.
+        part: what the others are told of whose end is part of that.
+    """
+
+    reason: str
+    whose: AgentId | None = None
+    part: str = ""
+
+    def said(self, path: AgentId, targets: Collection[AgentId]) -> tuple[str, AgentId | None]:
+        """What the order to one of them says: why; and its parent, if that is taken, too.
+
+        To a parent that was stopped by the same abort a child's report is held: it begins no turn for it (ABT-5).
+        """
+        if not self.part or path == self.whose:
+            return self.reason, None
+        parent = AgentId(parent_path(path))
+        return f"{self.reason} ({self.part})", parent if parent in targets else None
+
+
+def abort_of(path: AgentId, reason: str) -> Cause:
+    """One agent was to be aborted, and all others with it."""
+    return Cause(reason, path, f"as part of the abort of {path}")
