@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from actors.errors import CallboardError, UsageError
+from actors.ids import AgentId, tree_of
 
 from . import cli_exit as codes
 from .cli_demo import demo_arguments
@@ -164,27 +165,27 @@ def _perform(program: Program, args: argparse.Namespace, argv: Sequence[str]) ->
     screen = _screen(common)
     ending = trio.run(carry_out, program, args, common, screen)
     if ending.interrupted and (ending.report is None or ending.report.status != "done"):
-        return _interrupted(common, argv, recorded=ending.recorded)
+        return _interrupted(common, argv, ending.root)
     if ending.report is None:
         return codes.DONE
     return _deliver(ending, args, common, argv)
 
 
-def _interrupted(common: Common, argv: Sequence[str], *, recorded: bool) -> int:
+def _interrupted(common: Common, argv: Sequence[str], root: str | None) -> int:
     if common.store is None:
         _say("callboard: interrupted; nothing was kept (with --store PATH a run can be resumed)")
-    elif not recorded:
+    elif root is None:
         _say("callboard: interrupted before the run began, and nothing was kept; the same command starts it")
     else:
-        _say(f"callboard: interrupted; go on with\n  {resume_command(argv)}")
+        _say(f"callboard: interrupted; go on with\n  {resume_command(argv, root)}")
     return codes.INTERRUPTED
 
 
-def _parked(common: Common, argv: Sequence[str]) -> None:
+def _parked(common: Common, argv: Sequence[str], root: str) -> None:
     """It waits for a person, and none sits here."""
     kept = "nothing was kept (with --store PATH it can be)"
     if common.store is not None:
-        kept = f"there, go on with\n  {resume_command(argv)}"
+        kept = f"there, go on with\n  {resume_command(argv, root)}"
     _say(f"callboard: on a terminal you are asked; {kept}")
 
 
@@ -194,7 +195,7 @@ def _deliver(ending: Ending, args: argparse.Namespace, common: Common, argv: Seq
     if problem := codes.words_for_report(report):
         _say(f"callboard: {problem}")
     if report.status == "parked" and codes.code_of_report(report) != codes.EXHAUSTED:
-        _parked(common, argv)
+        _parked(common, argv, ending.root or tree_of(AgentId(report.path)))
     if common.json:
         _print(json_report(report))
     elif getattr(args, "output", None) and report.status == "done":

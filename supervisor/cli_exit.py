@@ -17,6 +17,7 @@ from actors.errors import (
 from actors.messages import Status
 
 if TYPE_CHECKING:
+    from actors.messages import Outcome
     from actors.reports import Report
 
 DONE: Final = 0
@@ -25,12 +26,25 @@ USAGE: Final = 2
 ENVIRONMENT: Final = 3
 EXHAUSTED: Final = 4
 ABORTED: Final = 5
+PARKED: Final = 6
 INTERRUPTED: Final = 130
+
+MEANINGS: Final = {
+    DONE: "done",
+    FAILED: "failed; of `store check`: it has found something",
+    USAGE: "usage: the command line, FILE.py, or a path that the store does not have",
+    ENVIRONMENT: "environment: a key, a module or the store is missing, or cannot be used",
+    EXHAUSTED: "exhausted: a budget, also where it parks the run",
+    ABORTED: "aborted, killed or closed",
+    PARKED: "parked: it waits for a person, who approves, answers, or ends a pause",
+    INTERRUPTED: "interrupted, by Ctrl-C or SIGTERM",
+}
+"""What each exit code says: the table of `--help` and of the README."""
 
 _OF_STATUS: Final = {
     Status.DONE: DONE,
-    Status.NEEDS_INPUT: FAILED,
-    Status.PARKED: FAILED,
+    Status.NEEDS_INPUT: PARKED,
+    Status.PARKED: PARKED,
     Status.EXHAUSTED: EXHAUSTED,
     Status.ABORTED: ABORTED,
     Status.FAILED: FAILED,
@@ -40,14 +54,16 @@ _OF_STATUS: Final = {
 
 def code_of_report(report: Report) -> int:
     """The exit code for how a run ended; one that is parked because its budget is exhausted is exhausted."""
-    if report.status is Status.PARKED and isinstance(report.error, BudgetError):
-        return EXHAUSTED
-    return code_of_status(report.status)
+    return _code_of(report.status, exhausted=isinstance(report.error, BudgetError))
 
 
-def code_of_status(status: Status) -> int:
-    """The exit code for the status of a run."""
-    return _OF_STATUS[status]
+def code_of_outcome(outcome: Outcome) -> int:
+    """The same for an outcome as the store keeps it."""
+    return _code_of(outcome.status, exhausted=outcome.failure is not None and outcome.failure.kind == Exhausted.kind)
+
+
+def _code_of(status: Status, *, exhausted: bool) -> int:
+    return EXHAUSTED if status is Status.PARKED and exhausted else _OF_STATUS[status]
 
 
 def code_of_error(error: BaseException) -> int:

@@ -12,11 +12,15 @@ import attrs
 from actors.budget import ON_EXHAUSTED, Budget, Dimension
 from actors.errors import UsageError
 
+from .cli_exit import MEANINGS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-EPILOG: Final = """\
-exit codes: 0 done, 1 failed, 2 usage, 3 environment, 4 exhausted, 5 aborted, 130 interrupted
+_CODES: Final = "\n".join(f"  {code:<4}{meaning}" for code, meaning in MEANINGS.items())
+EPILOG: Final = f"""\
+exit codes:
+{_CODES}
 
 FILE.py exports `async def main(sup, args) -> Report | None`, or an agent named `agent`, which is asked TASK. It may
 export `def arguments(parser)` for options of its own, `model` (used without --model) and `agents` (whom a stored run
@@ -38,7 +42,8 @@ class Common:
 
     Attributes:
         model: names to try in order; empty for the file's own. store: path or address, or None for memory.
-        budget: for the whole run, or None. resume: go on with the run that was cut off.
+        budget: for the whole run, or None. resume: go on with a run that was cut off. path: of its root, or None for
+            the only one there is.
     """
 
     model: tuple[str, ...] = ()
@@ -47,6 +52,7 @@ class Common:
     resume: bool = False
     plain: bool = False
     json: bool = False
+    path: str | None = None
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
@@ -64,6 +70,9 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--budget", type=budget_argument, metavar="LIMITS", help="dollars, or limits such as usd=0.50,tokens=200000"
     )
     group.add_argument("--resume", action="store_true", help="go on with the run in --store that was cut off")
+    group.add_argument(
+        "--resume-path", metavar="PATH", help="the same, of several: the one whose root is PATH, such as lead#2"
+    )
     how = group.add_mutually_exclusive_group()
     how.add_argument("--plain", action="store_true", help="plain lines, also on a terminal")
     how.add_argument("--json", action="store_true", help="events as JSON lines on standard output, the report last")
@@ -75,9 +84,10 @@ def common_of(args: argparse.Namespace) -> Common:
     Raises:
         UsageError: they contradict each other.
     """
-    if args.resume and args.store is None:
+    resume = args.resume or args.resume_path is not None
+    if resume and args.store is None:
         raise UsageError("--resume goes on with what a store holds: name it with --store PATH")
-    return Common(tuple(args.model), args.store, args.budget, args.resume, args.plain, args.json)
+    return Common(tuple(args.model), args.store, args.budget, resume, args.plain, args.json, args.resume_path)
 
 
 def budget_argument(text: str) -> Budget:
@@ -130,6 +140,12 @@ def _accepted() -> str:
     return f"write dollars such as 0.50, or limits such as usd=0.50,tokens=200000, of: {names}, on_exhausted={ways}"
 
 
-def resume_command(argv: Sequence[str]) -> str:
-    """The line to type to go on with the run that `argv` (without the command itself) started."""
-    return shlex.join(["callboard", *argv, *(() if "--resume" in argv else ("--resume",))])
+def resume_command(argv: Sequence[str], path: str) -> str:
+    """The line to type to go on with the run that `argv` (without the command itself) started, whose root is `path`."""
+    words, kept = iter(argv), ["callboard"]
+    for word in words:
+        if word == "--resume-path":
+            next(words, None)
+        elif word != "--resume" and not word.startswith("--resume-path="):
+            kept.append(word)
+    return shlex.join([*kept, "--resume-path", path])

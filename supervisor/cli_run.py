@@ -26,9 +26,10 @@ from .cli_exit import INTERRUPTED
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from types import FrameType
 
+    from actors.changes import AgentRow
     from actors.happenings import Event
 
     from . import Supervisor
@@ -48,12 +49,12 @@ class Ending:
 
     Attributes:
         report: what main returned, if it got that far. interrupted: how many signals came.
-        recorded: whether the store knows the run under its key, so that it can be resumed.
+        root: path of the run's root, where the store knows the run, so that it can be resumed; else None.
     """
 
     report: Report | None
     interrupted: int
-    recorded: bool
+    root: str | None
 
 
 class Interrupts:
@@ -141,8 +142,11 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
                     ) as sup:
                         stop.supervisor = sup
                         await around.start(_show, sup, shown, drained)  # noqa: ASYNC111 - the nursery ends before what it uses
-                        args.key = await run_key(sup, program.path.stem, resume=common.resume)
-                        shown.keys.update([args.key] if common.resume else ())
+                        run = await choose_run(sup, program.path.stem, resume=common.resume, path=common.path)
+                        args.key = run.key
+                        if run.root is not None:
+                            shown.roots[run.key] = run.root
+                            screen.tell(run.said)
                         if program.main is None and not common.json and can_ask():
                             signals.start_soon(ask_on_terminal, sup, screen)  # noqa: ASYNC111 - the nursery ends before what it uses
                         with stop.work:
@@ -155,20 +159,20 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
             around.cancel_scope.cancel()
             with trio.CancelScope(shield=True):
                 await screen.finish()
-    return Ending(report, stop.count, recorded=getattr(args, "key", None) in shown.keys)
+    return Ending(report, stop.count, shown.roots.get(getattr(args, "key", "")))
 
 
 class _Shown:
-    """What was seen of the run. `keys`: of the roots that are in the store."""
+    """What was seen of the run. `roots`: those that are in the store, by key."""
 
     def __init__(self, screen: Screen) -> None:
-        self.keys: set[str] = set()
+        self.roots: dict[str, str] = {}
         self._screen = screen
 
     def feed(self, event: Event) -> None:
         """An event."""
         if isinstance(event, AgentStarted) and event.key and "/" not in event.path:
-            self.keys.add(event.key)
+            self.roots[event.key] = event.path
         self._screen.feed(event)
 
 
@@ -182,24 +186,55 @@ async def _show(sup: Supervisor, shown: _Shown, drained: trio.Event, *, task_sta
         drained.set()
 
 
-async def run_key(sup: Supervisor, name: str, *, resume: bool) -> str:
-    """The key of this run, counted per file.
+@attrs.frozen
+class Run:
+    """Which run it is. `root`: path of its root, where it is gone on with. `said`: what a person is told of that."""
 
-    Returns:
-        A new one; with `resume` that of the last run that is not finished, else of the last, whose report is there.
+    key: str
+    root: str | None = None
+    said: str = ""
+
+
+async def choose_run(sup: Supervisor, name: str, *, resume: bool, path: str | None) -> Run:
+    """The run of this file: a new one, counted per file; or with `resume` one that is there.
+
+    Args:
+        sup: whose store holds them.
+        name: of the file.
+        resume: go on with the one that is not finished; where all are, with the last, whose report is there.
+        path: of the root of the one to go on with, or None.
 
     Raises:
-        UsageError: there is no run to resume.
+        UsageError: there is no run to resume, or there are several and no path says which.
     """
     key = re.compile(re.escape(name) + r"-(\d+)")
-    roots = [(row, key.fullmatch(row.key or "")) for row in await sup.tree() if not row.parent]
-    numbers = [int(match[1]) for _, match in roots if match]
+    found = [
+        (int(match[1]), row) for row in await sup.tree() if not row.parent and (match := key.fullmatch(row.key or ""))
+    ]
     if not resume:
-        return f"{name}-{max(numbers, default=0) + 1}"
-    if not numbers:
+        return Run(f"{name}-{max((number for number, _ in found), default=0) + 1}")
+    if not found:
         raise UsageError(f"there is no run of {name} in this store to resume; start one without --resume")
-    unfinished = [int(match[1]) for row, match in roots if match and (row.owes or row.open is not None)]
-    return f"{name}-{max(unfinished or numbers)}"
+    runs = [row for _, row in sorted(found, key=lambda one: one[0])]
+    open_runs = [row for row in runs if row.owes or row.open is not None]
+    if path is not None:
+        wanted = [row for row in runs if row.agent == path.strip("/")]
+        if not wanted:
+            raise UsageError(f"--resume-path {path}: {name} has no such run in this store; it has {_listed(runs)}")
+    elif len(open_runs) > 1:
+        raise UsageError(
+            f"{len(open_runs)} runs of {name} are not finished: {_listed(open_runs)};"
+            " say with --resume-path PATH which to go on with"
+        )
+    else:
+        wanted = open_runs or runs[-1:]
+    row = wanted[0]
+    done = "goes on" if row in open_runs else "was finished, and its report is there"
+    return Run(str(row.key), row.agent, f"{row.agent} ({row.key}) {done}")
+
+
+def _listed(rows: Sequence[AgentRow]) -> str:
+    return ", ".join(f"{row.agent} ({row.key})" for row in rows[:8]) + (", …" if len(rows) > 8 else "")
 
 
 async def _ask(program: Program, sup: Supervisor, args: argparse.Namespace) -> Report | None:

@@ -94,7 +94,7 @@ def send(message: Message) -> int:
     if outcome.status is not Status.DONE:
         why = f": {outcome.failure.message}" if outcome.failure is not None else ""
         sys.stderr.write(f"callboard: {outcome.path} {outcome.status.value.replace('_', ' ')}{why}\n")
-    return codes.code_of_status(outcome.status)
+    return codes.code_of_outcome(outcome)
 
 
 async def _send(message: Message) -> Outcome | None:

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from actors.messages import Outcome
 
 NOTES: Final = 3
+ABOVE: Final = "/"
+"""The path of what is said of all trees together."""
 
 
 class Board:
@@ -109,6 +111,10 @@ class Board:
         if isinstance(event, Missed):
             self.missed += event.count or 0
             return
+        if event.path == ABOVE:  # the supervisor's own budget: no agent
+            if (text := notable(event)) is not None:
+                self.notes.append(text)
+            return
         self._take(self._nodes.get(event.path) or self._grow(event.path, event.at), event)
 
     def _take(self, node: Node, event: Event) -> None:
@@ -152,11 +158,11 @@ class Board:
             case AgentSuspended(reason=reason):
                 if not (reason == "approval" and node.doing.startswith(APPROVAL)):
                     node.doing = suspended(reason)
-                self._look(node, Look.PAUSED)
+                self._look(node, Look.STILL)
             case ApprovalAsked(name=name, arguments=arguments):
                 node.doing = f"{APPROVAL}: {clean(name)} {gist(arguments)}".rstrip()
                 if node.look is not Look.BUSY:  # one of an earlier process
-                    self._look(node, Look.PAUSED)
+                    self._look(node, Look.STILL)
             case AgentEnded(reason=reason):
                 if node.look in OPEN:
                     node.doing = f"closed: {clean(reason)}" if reason else "closed"

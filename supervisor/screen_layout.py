@@ -38,7 +38,7 @@ STYLES: Final = {
     Look.DONE: "green",
     Look.FAILED: "bold red",
     Look.STOPPED: "yellow",
-    Look.PAUSED: "bold yellow",
+    Look.STILL: "bold yellow",
 }
 
 
@@ -64,7 +64,7 @@ UNICODE: Final = Glyphs(
         (Look.DONE, "✓"),
         (Look.FAILED, "✗"),
         (Look.STOPPED, "■"),
-        (Look.PAUSED, "◐"),
+        (Look.STILL, "◐"),
     ),
     bar="━",
     rest="─",
@@ -77,7 +77,7 @@ ASCII: Final = Glyphs(
         (Look.DONE, "+"),
         (Look.FAILED, "x"),
         (Look.STOPPED, "#"),
-        (Look.PAUSED, "="),
+        (Look.STILL, "="),
     ),
     bar="#",
     rest="-",
@@ -156,7 +156,7 @@ def _name(line: Text, row: Row, width: int) -> None:
 def _activity(line: Text, row: Row, width: int) -> None:
     if width < ACTIVITY_MIN:
         return
-    style = {Look.FAILED: "red", Look.PAUSED: "yellow", Look.BUSY: ""}.get(row.look, "dim")
+    style = {Look.FAILED: "red", Look.STILL: "yellow", Look.BUSY: ""}.get(row.look, "dim")
     line.append("  " + crop(row.doing, width - 2), style=style)
 
 
@@ -180,7 +180,7 @@ def _bar(line: Text, row: Row, width: int, glyphs: Glyphs) -> None:
 _WORDS: Final = (
     (Look.BUSY, "at work"),
     (Look.WAITING, "waiting"),
-    (Look.PAUSED, "paused"),
+    (Look.STILL, Look.STILL.value),
     (Look.DONE, "done"),
     (Look.FAILED, "failed"),
     (Look.STOPPED, "stopped"),

@@ -30,10 +30,10 @@ class Look(enum.Enum):
     DONE = "done"
     FAILED = "failed"
     STOPPED = "stopped"
-    PAUSED = "paused"
+    STILL = "standing still"
 
 
-OPEN: Final = frozenset({Look.WAITING, Look.BUSY, Look.PAUSED})
+OPEN: Final = frozenset({Look.WAITING, Look.BUSY, Look.STILL})
 """Looks that keep an agent in sight: something is still to come, or a person is asked."""
 
 LOOKS: Final = {
@@ -42,8 +42,8 @@ LOOKS: Final = {
     Status.EXHAUSTED: Look.FAILED,
     Status.ABORTED: Look.STOPPED,
     Status.CLOSED: Look.STOPPED,
-    Status.PARKED: Look.PAUSED,
-    Status.NEEDS_INPUT: Look.PAUSED,
+    Status.PARKED: Look.STILL,
+    Status.NEEDS_INPUT: Look.STILL,
 }
 
 

@@ -113,8 +113,8 @@ def clock(seconds: float) -> str:
 
 
 def suspended(reason: str) -> str:
-    """Why an agent has stopped, in words: for two reasons it waits for a person."""
-    words = {"approval": APPROVAL, "paused": "paused"}
+    """Why an agent stands still, in a word of its own for each: who waits for a person, for a grant, for a process."""
+    words = {"approval": APPROVAL, "paused": "paused", "budget": "parked: its budget is exhausted"}
     return words.get(reason, f"suspended: {clean(reason)}")
 
 

@@ -118,10 +118,10 @@ def state_of(row: AgentRow, last: Outcome | None, *, owned: bool) -> State:
         owned: a process has the store open, so that an open turn is under way and not cut off.
     """
     if row.suspended is not None:
-        return Look.PAUSED, suspended(row.suspended)
+        return Look.STILL, suspended(row.suspended)
     if row.open is not None:
         where = f"in turn {row.open.number}, step {row.open.step}"
-        return (Look.BUSY, where) if owned else (Look.PAUSED, f"cut off {where}")
+        return (Look.BUSY, where) if owned else (Look.STILL, f"cut off {where}")
     if row.owes:
         return Look.WAITING, "owes work"
     if last is None:
@@ -176,11 +176,15 @@ def _title(stored: StoredAgent, width: int) -> Text:
     return Text(crop(clean(stored.row.agent), width), style="bold")
 
 
+_SAYS_IT: Final = frozenset({Look.STILL, Look.FAILED, Look.STOPPED})
+"""Looks of several states, of which the words that come with them say which."""
+
+
 def _state_lines(stored: StoredAgent, state: State, kv: Sequence[KvRow], children: int, width: int) -> list[Text]:
     row = stored.row
     look, doing = state
     facts = [
-        f"{look.value}{': ' + doing if doing else ''}",
+        doing if doing and look in _SAYS_IT else f"{look.value}{': ' + doing if doing else ''}",
         f"mailbox {stored.intake.value}: {_queue(stored)}",
         f"{plural(row.turns, 'turn')}, {plural(row.runs, 'run')}, {plural(stored.length, 'record')}"
         + (f", {plural(children, 'child').replace('childs', 'children')}" if children else ""),

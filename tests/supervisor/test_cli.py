@@ -18,12 +18,17 @@ from pathlib import Path
 import pytest
 import trio
 
+from actors import Agent
 from actors.errors import Aborted, Corrupt, Exhausted, OwnedElsewhere, UsageError
-from actors.models.script import Script
+from actors.ids import AgentId, RunId, TurnId
+from actors.messages import Outcome, Status, failure_of
+from actors.models.script import Script, hang
+from actors.reports import report_of
 from actors.testing.chat_server import serve_chat
-from supervisor import _start
-from supervisor.cli_exit import code_of_error, only
+from supervisor import _start, open_supervisor
+from supervisor.cli_exit import code_of_error, code_of_outcome, code_of_report, only
 from supervisor.cli_load import Broken, Unusable, load
+from supervisor.cli_run import Run, choose_run
 
 ROOT = Path(__file__).parents[2]
 REVIEW = str(ROOT / "examples" / "review.py")
@@ -115,7 +120,7 @@ async def test_a_review_is_the_same_with_a_model_behind_a_server(project: Path, 
 
 @pytest.mark.slow
 def test_a_store_can_be_looked_into_while_it_is_in_use(project: Path, tmp_path: Path) -> None:
-    """`callboard show` reads a store that a run owns, says whose it is, and a second run is refused with the same."""
+    """`callboard show` reads a store that a run owns, says whose it is, and a second run stands beside it."""
     store = str(tmp_path / "review.db")
     process = start("run", REVIEW, "--input", str(project), "--store", store, "--parallel", "2", "--pace", "1")
     try:
@@ -128,8 +133,8 @@ def test_a_store_can_be_looked_into_while_it_is_in_use(project: Path, tmp_path: 
         assert "Review file_00.py" in one.stdout
         assert "calls read_file" in one.stdout
         second = callboard("run", REVIEW, "--input", str(project), "--store", store)
-        assert second.returncode == 3
-        assert f"is in use by process {process.pid}" in second.stderr
+        assert second.returncode == 0, second.stderr
+        assert re.search(r"lead#2  done", second.stderr)
         unknown = callboard("show", store, "lead/nobody")
         assert unknown.returncode == 2
         assert "no agent lead/nobody" in unknown.stderr
@@ -227,6 +232,56 @@ def test_help_says_what_a_file_adds() -> None:
     assert callboard("dance").stderr.startswith("callboard: ")
 
 
+async def _nobody(_: str) -> None:
+    raise AssertionError
+
+
+def test_reports_have_codes() -> None:
+    """What waits for a person is told from what failed; a run that its budget parks is exhausted, also stored."""
+    why = failure_of(Exhausted("lead", "tokens", limit=1, spent=1, asked=1))
+    ends = {
+        Status.DONE: 0,
+        Status.FAILED: 1,
+        Status.EXHAUSTED: 4,
+        Status.ABORTED: 5,
+        Status.CLOSED: 5,
+        Status.PARKED: 6,
+        Status.NEEDS_INPUT: 6,
+    }
+    assert set(ends) == set(Status)
+    for status, code in ends.items():
+        ended = Outcome(path=AgentId("a"), run=RunId("a:r1"), turn=TurnId("a:t1"), status=status)
+        assert code_of_outcome(ended) == code
+        assert code_of_report(report_of(ended, None, _nobody)) == code
+    parked = Outcome(path=AgentId("a"), run=RunId("a:r1"), turn=TurnId("a:t1"), status=Status.PARKED, failure=why)
+    assert (code_of_outcome(parked), code_of_report(report_of(parked, None, _nobody))) == (4, 4)
+
+
+async def test_a_run_to_go_on_with_is_named_where_there_are_several() -> None:
+    """None is chosen in silence: one that is open is told, several are listed, and a path chooses."""
+    idle = Agent("idle", "Wait.")
+    async with open_supervisor(model=Script({"idle": lambda _: hang()})) as sup:
+        assert await choose_run(sup, "job", resume=False, path=None) == Run("job-1")
+        with pytest.raises(UsageError, match="there is no run of job in this store to resume"):
+            await choose_run(sup, "job", resume=True, path=None)
+        await sup.start(idle, "x", key="job-1")
+        await sup.start(idle, "x", key="other-7")
+        assert await choose_run(sup, "job", resume=True, path=None) == Run("job-1", "idle", "idle (job-1) goes on")
+        await sup.start(idle, "x", key="job-10")
+        assert (await choose_run(sup, "job", resume=False, path=None)).key == "job-11"
+        listed = r"2 runs of job are not finished: idle \(job-1\), idle#3 \(job-10\); say with --resume-path"
+        with pytest.raises(UsageError, match=listed):
+            await choose_run(sup, "job", resume=True, path=None)
+        assert (await choose_run(sup, "job", resume=True, path="/idle#3")).key == "job-10"
+        with pytest.raises(UsageError, match=r"no such run in this store; it has idle \(job-1\), idle#3"):
+            await choose_run(sup, "job", resume=True, path="idle#2")
+        await sup.abort_all("enough")
+        for name in ("idle", "idle#3"):
+            await (await sup.find(name)).wait_idle()
+        chosen = await choose_run(sup, "job", resume=True, path=None)
+        assert (chosen.root, chosen.said) == ("idle#3", "idle#3 (job-10) was finished, and its report is there")
+
+
 def test_errors_have_codes() -> None:
     """Who must act decides the code: the caller 2, the environment 3, the budget 4; an abort is 5, Ctrl-C 130."""
     exhausted = Exhausted("lead", "tokens", limit=1, spent=1, asked=1)
@@ -315,7 +370,7 @@ def test_one_signal_suspends_and_resume_goes_on(project: Path, tmp_path: Path, n
     assert "callboard: interrupted; go on with" in rest
     assert not target.exists()
     line = rest.strip().splitlines()[-1].strip()
-    assert line == f"callboard run {REVIEW} {' '.join(options)} --pace 0.1 --resume"
+    assert line == f"callboard run {REVIEW} {' '.join(options)} --pace 0.1 --resume-path lead"
     shown = callboard("show", str(store)).stdout
     before = shown.count("✓ reviewer")
     assert before >= 3

@@ -87,7 +87,7 @@ def test_only_a_plain_answer_counts(typed: str, meant: tuple[bool, str] | None) 
 
 
 def test_the_board_says_what_is_waited_for() -> None:
-    """An agent that waits for a person looks paused, and says for which call; so does one of an earlier process."""
+    """An agent that waits for a person stands still, and says for which call; so does one of an earlier process."""
     board = Board()
     path = AgentId("a")
     board.apply(AgentStarted(path=path, name="a"))
@@ -97,11 +97,16 @@ def test_the_board_says_what_is_waited_for() -> None:
     assert board.counts[Look.BUSY] == 1  # its other calls run
     board.apply(AgentSuspended(path=path, reason="approval"))
     (row,) = board.rows(5)
-    assert (row.look, row.doing) == (Look.PAUSED, "waits for approval: delete x")
+    assert (row.look, row.doing) == (Look.STILL, "waits for approval: delete x")
     later = Board()
     later.apply(asked)
-    assert later.rows(5)[0].look is Look.PAUSED
-    for reason, words in (("paused", "paused"), ("approval", "waits for approval"), ("store", "suspended: store")):
+    assert later.rows(5)[0].look is Look.STILL
+    for reason, words in (
+        ("paused", "paused"),
+        ("approval", "waits for approval"),
+        ("store", "suspended: store"),
+        ("budget", "parked: its budget is exhausted"),
+    ):
         other = Board()
         other.apply(AgentSuspended(path=path, reason=reason))
         assert other.rows(5)[0].doing == words
@@ -177,18 +182,18 @@ def test_a_person_decides_on_the_terminal(how: tuple[str, ...], typed: list[byte
 
 @pytest.mark.slow
 def test_without_an_answer_the_run_is_parked_and_can_be_resumed(tmp_path: Path) -> None:
-    """Ctrl-D decides nothing: exit code 1 and the line to go on; so does a pipe; later the person is asked again."""
+    """Ctrl-D decides nothing: exit code 6 and the line to go on; so does a pipe; later the person is asked again."""
     store = str(tmp_path / "s.db")
     file = program(tmp_path)
     code, seen = on_terminal([b"\x04"], "run", file, "--plain", "--store", store, "go")
-    assert code == 1, seen
+    assert code == 6, seen
     assert "waits for approval of delete" in seen
     assert "--resume" in seen
     piped = subprocess.run(
         [*COMMAND, "run", file, "--store", store, "--resume", "go"],
         env=ENVIRON, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    assert piped.returncode == 1, piped.stderr
+    assert piped.returncode == 6, piped.stderr
     assert "on a terminal you are asked; there, go on with\n  callboard run" in piped.stderr
     code, seen = on_terminal([b"y\n"], "run", file, "--plain", "--store", store, "--resume", "go")
     assert code == 0, seen

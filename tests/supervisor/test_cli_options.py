@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from actors.budget import Budget
 from actors.errors import UsageError
-from supervisor.cli_options import Parser, add_common, common_of, parse_budget, resume_command
+from supervisor.cli_exit import MEANINGS
+from supervisor.cli_options import EPILOG, Parser, add_common, common_of, parse_budget, resume_command
 
 
 @pytest.mark.parametrize(
@@ -79,6 +81,18 @@ def test_resume_needs_a_store() -> None:
     with pytest.raises(UsageError, match="--store"):
         common_of(parser.parse_args(["--resume"]))
     assert common_of(parser.parse_args(["--resume", "--store", "x.db"])).resume
+    with pytest.raises(UsageError, match="--store"):
+        common_of(parser.parse_args(["--resume-path", "a"]))
+    named = common_of(parser.parse_args(["--resume-path", "a#2", "--store", "x.db"]))
+    assert (named.resume, named.path) == (True, "a#2")
+
+
+def test_the_help_and_the_readme_list_the_same_exit_codes() -> None:
+    """One table says what each code means, in both places."""
+    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    for code, meaning in MEANINGS.items():
+        assert f"| {code} | {meaning} |\n" in readme
+        assert f"  {code:<4}{meaning}\n" in EPILOG
 
 
 def test_plain_and_json_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,9 +106,12 @@ def test_plain_and_json_exclude_each_other(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_command_to_resume_can_be_pasted() -> None:
-    """The line that is printed is what was typed, quoted, with --resume once."""
-    assert resume_command(["run", "a b.py", "--store", "x.db"]) == "callboard run 'a b.py' --store x.db --resume"
-    assert resume_command(["run", "a.py", "--resume"]).count("--resume") == 1
+    """The line that is printed is what was typed, quoted, with the root of the run once."""
+    said = "callboard run 'a b.py' --store x.db --resume-path 'a#2'"
+    typed = ["run", "a b.py", "--store", "x.db"]
+    assert resume_command(typed, "a#2") == said
+    for before in (["--resume"], ["--resume-path", "a#2"], ["--resume-path=a"]):
+        assert resume_command([*typed[:2], *before, *typed[2:]], "a#2") == said
 
 
 def test_models_are_tried_in_order() -> None:

@@ -188,10 +188,10 @@ def test_what_an_agent_does_follows_its_events() -> None:
         (outcome("lead", Status.EXHAUSTED), Look.FAILED, "exhausted"),
         (outcome("lead", Status.ABORTED), Look.STOPPED, "aborted"),
         (outcome("lead", Status.CLOSED), Look.STOPPED, "closed"),
-        (outcome("lead", Status.PARKED), Look.PAUSED, "parked"),
+        (outcome("lead", Status.PARKED), Look.STILL, "parked"),
         (
             outcome("lead", Status.NEEDS_INPUT, question=Asked(MessageId("m"), AgentId("lead/a"), "Which?")),
-            Look.PAUSED,
+            Look.STILL,
             "asks: Which?",
         ),
     ],
@@ -205,7 +205,7 @@ def test_every_outcome_has_a_look(ended: Outcome, look: Look, doing: str) -> Non
 def test_lifecycle_events_change_looks() -> None:
     """A crash, a suspension and a close show even where no turn ended."""
     board = fed([TurnStarted(path=LEAD), AgentSuspended(path=LEAD, reason="leaving")])
-    assert board.rows(1)[0].look is Look.PAUSED
+    assert board.rows(1)[0].look is Look.STILL
     board.apply(AgentEnded(path=LEAD, reason="over"))
     assert (board.rows(1)[0].look, board.rows(1)[0].doing) == (Look.STOPPED, "closed: over")
     board.apply(AgentCrashed(path=LEAD, error="KeyError: 'x'"))
@@ -228,6 +228,14 @@ def test_notes_keep_the_last_three() -> None:
         "lead: sleepy was left behind and still runs",
         "lead: budget exhausted: usd 1.00 of 1.00",
     ]
+
+
+def test_what_is_said_of_all_trees_is_no_agent() -> None:
+    """A stage of the supervisor's own budget is a note; nobody is counted for it."""
+    stage = BudgetStage(path=AgentId("/"), stage="soft", dimension="tokens", limit="10", spent="7")
+    board = fed([*opening(), stage])
+    assert len(board) == len(fed(opening()))
+    assert list(board.notes) == ["budget soft: tokens 7 of 10"]
 
 
 def test_a_finished_agent_that_wakes_up_is_counted_out_again() -> None:
