@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from actors import Agent
+from actors import Agent, Child, call
 from actors.ids import AgentId
 from tests.supervisor.test_peers import LEASE_S, Shared
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
+    from actors import ModelRequest
     from supervisor import Supervisor
 
 A = Agent("a", "Answer.")
@@ -143,3 +144,29 @@ async def test_con_6_a_tree_remembers_a_bounded_number_of_lost_owners(
         assert lease is not None
         assert 0 < len(lease.lived) <= 16
         assert lease.lived[-1] == 79
+
+
+async def test_acc_8_whoever_takes_a_tree_over_goes_on_with_all_of_it(
+    shared: Shared, autojump_clock: MockClock
+) -> None:
+    """Its owner was killed, and somebody waits for one agent of it: what another one owes is not left lying."""
+    kid = Agent("kid", "Help.")
+    lead = Agent("a", "Lead.", children=[Child(kid, background=True)])
+
+    def leads(request: ModelRequest) -> object:
+        return "said" if request.window.responses else call("kid", task="help")
+
+    async def once(request: ModelRequest) -> object:
+        return leads(request) if len(request.window) < 4 else await slow(request)
+
+    async with shared.open({"a": once, "kid": slow}, lead) as owner:  # type: ignore[dict-item]  # scripts
+        await (await owner.start(lead, "go")).wait_report()
+        await trio.sleep(1)
+        async with shared.open({"a": leads, "kid": lambda _: "helped"}, lead) as other:  # type: ignore[dict-item]  # scripts
+            receipt = await (await other.find("a")).send("more")
+            Stopped(owner)
+            assert (await receipt.wait_report()).text == "said"
+            assert other._parts.kernel.ownership.epochs, "it waited, and took the tree when the lease was over"
+            await trio.sleep(LEASE_S)
+            assert not await other.store.agents_with_work()
+            assert (await (await other.find("a/kid")).wait_report()).text == "helped"
