@@ -310,7 +310,7 @@ def _opened(file: Path, owner: str, durability: str = "full") -> tuple[Owner, Wr
         except BaseException:
             turnstile.close()
             raise
-        writer = Writer(file.name, db, turnstile)
+        writer = Writer(file.name, db, turnstile, helped=several_may_write())
         try:
             return lock, writer, Reads(file.name, open_reader(file))
         except BaseException:

@@ -23,11 +23,10 @@ import apsw
 from actors.errors import Corrupt, NewerSchema, OwnedElsewhere, Unavailable, UsageError
 
 from . import schema
+from .sqlite_log import BUSY_MS
 from .sqlite_writer import store_error
 
 PRIVATE: Final = 0o600
-BUSY_MS: Final = 5_000
-"""How long another program's lock (a `sqlite3` shell, a backup) is waited for."""
 
 DURABILITIES: Final = ("full", "normal")
 """`full`: flushed at every commit, so that what was acknowledged survives a loss of power. `normal`: it survives a

@@ -18,6 +18,7 @@ import outcome
 from actors.errors import CallboardError, Corrupt, InDoubt, InternalError, StoreError, Unavailable, UsageError
 
 from . import checks
+from .sqlite_log import Log
 from .sqlite_owners import Look
 from .sqlite_rows import Compiled, compiled
 from .sqlite_steps import Db
@@ -76,9 +77,10 @@ class Writer:
             next COMMIT writes over it. Until then it is in doubt: who opens the store after a crash may find it.
     """
 
-    def __init__(self, path: str, db: apsw.Connection, turnstile: Turnstile) -> None:
+    def __init__(self, path: str, db: apsw.Connection, turnstile: Turnstile, *, helped: bool = False) -> None:
         self._path = path
         self._db = db
+        self._log = Log(db, helped=helped)
         self._on = Db(db, turnstile)
         self._broken: str | None = None
         self._committing = False
@@ -115,6 +117,7 @@ class Writer:
         self.refused += len(group) - len(done)
         self.bytes_encoded += sum(done)
         self.flushes += bool(done)  # where every set was refused there is nothing to flush
+        self._log.settle()
         return results
 
     def _plan(self, one: ChangeSet | Owning | Look) -> Compiled | Result:
@@ -220,5 +223,6 @@ class Writer:
     def close(self) -> None:
         """Close the connection; the last one to close writes the log back into the file."""
         with contextlib.suppress(apsw.Error):  # a failing disk: all that was committed is in the log, and stays there
+            self._log.close()
             self._db.close()
         self._on.close()
