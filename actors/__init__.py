@@ -117,7 +117,7 @@ from .messages import (
     Selection,
     Status,
 )
-from .models.script import Script, broken, call, overloaded, rejected
+from .models.script import Script, answer, broken, call, overloaded, rejected
 from .ports import Model, ModelRequest, Response, WireCall
 from .tools import Effect, Tool, tool
 from .usage import Price, Usage
@@ -239,6 +239,7 @@ __all__ = [
     "UsageError",
     "WaitCycle",
     "WireCall",
+    "answer",
     "broken",
     "call",
     "command",

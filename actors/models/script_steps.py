@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from actors.ports import ModelRequest
 
 Step: TypeAlias = object
-"""Text; `call(...)`; a list or tuple of these (calls in one are parallel); an object, which is sent as JSON; an error
-such as `overloaded()`; `hang()`; a `Response`; or a function of the `ModelRequest`, sync or async, that gives one."""
+"""Text; `call(...)`; a list or tuple of these (calls in one are parallel); an object, which is sent as JSON, or
+`answer(...)` where it is a list, a tuple or text itself; an error such as `overloaded()`; `hang()`; a `Response`; or a
+function of the `ModelRequest`, sync or async, that gives one."""
 Steps: TypeAlias = Sequence[Step] | Callable[["ModelRequest"], Step]
 
 
@@ -58,6 +59,11 @@ class _Calls:
 
 
 call: Final = _Calls()
+
+
+def answer(value: object, /) -> TextBlock:
+    """A typed answer, sent as JSON, of whatever type: a list or a tuple by itself would be the parts of an answer."""
+    return TextBlock(encode(value))
 
 
 @attrs.frozen
@@ -167,7 +173,7 @@ def as_scene(step: Step, delta_chars: int) -> Scene:
             return _scene(blocks, None, delta_chars, given=step)
         case ProviderError() | Hang():
             return _scene((), step, delta_chars)
-        case list() | tuple():
+        case list() | tuple() if not hasattr(step, "_fields"):  # a NamedTuple is one object
             return _of_many(step, delta_chars)
         case _:
             return _scene((_as_block(step),), None, delta_chars)

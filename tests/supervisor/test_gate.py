@@ -51,7 +51,7 @@ class Named:
         self.id, self.name, self.free, self.context_window = f"openai:{name}", name, free, None
 
     async def request(self, request: ModelRequest, emit: Emit) -> Response:
-        raise NotImplementedError
+        raise AssertionError("it has a name and a price, and is never asked")
 
 
 # -- usage and prices ----------------------------------------------------------------------------------------------
