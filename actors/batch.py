@@ -36,6 +36,7 @@ _UNREAD: Final = frozenset({"malformed_json", "not_an_object"})
 _NAMES, _NAME_CHARS = 50, 64
 """How many names of tools are listed, and how much is shown of one that a model made up."""
 MAY_HAVE: Final = "It may have taken effect: check before you repeat it."
+LOST: Final = "What became of this call was not kept; its outcome is unknown. " + MAY_HAVE
 UNKNOWN: Final = "The host stopped while this call was running; its outcome is unknown. " + MAY_HAVE
 
 

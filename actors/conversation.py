@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, overload
 
-from .transcript import MessageRecord, NoteRecord, ResponseRecord, SummaryRecord, record_bytes
+from .transcript import MessageRecord, NoteRecord, ResponseRecord, ResultRecord, SummaryRecord, record_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
-    from .ids import MessageId
-    from .transcript import Record
+    from .ids import CallId, MessageId
+    from .transcript import CallBlock, Record
 
     _Pair: TypeAlias = tuple[int, Record]
 
@@ -194,6 +194,17 @@ class Conversation:
     def last(self) -> Record | None:
         """The last record in force, or None."""
         return self._records[-1] if self._records else None
+
+    def unanswered(self) -> tuple[CallBlock, ...]:
+        """The calls at the end that have no result: between turns there are none, unless the store was damaged."""
+        answered: set[CallId] = set()
+        for record in reversed(self._records):
+            if type(record) is ResultRecord:
+                answered.add(record.call)
+                continue
+            calls = record.calls if type(record) is ResponseRecord else ()
+            return tuple([block for block in calls if block.id not in answered])
+        return ()
 
     def window(self) -> Window:
         """What stands in it now."""

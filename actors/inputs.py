@@ -17,7 +17,7 @@ from .output import OutputSpec
 from .ports import Served, WireCall
 from .selection import Choice
 from .tools import Toolbox
-from .transcript import ReasoningBlock, ResponseRecord, TextBlock
+from .transcript import ReasoningBlock, ResponseRecord, ResultRecord, TextBlock
 from .usage import NO_USAGE, NOTHING, Amounts, Usage
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Begin(Struct, frozen=True):
         last: the last record, where it is a response; it may be the answer. crashed: it was not left in order here.
         more: a decision or a cut follows at once, so that it does not park. compact: it is for a compaction only.
         unwritten: what the accounts were charged for this agent and its row does not say yet.
+        unanswered: results for calls that a damaged store left without one, before anything stands behind (TOL-1).
     """
 
     now: float
@@ -60,6 +61,7 @@ class Begin(Struct, frozen=True):
     compact: bool = False
     crashed: bool = True
     unwritten: Amounts = NOTHING
+    unanswered: tuple[ResultRecord, ...] = ()
 
 
 class HookReturned(Struct, frozen=True):

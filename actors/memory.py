@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from .approving import unknown_in
+from .batch import LOST, result
 from .changes import CallState
 from .ids import turn_id
 from .inputs import Begin
 from .moves import TurnState
 from .reopening import open_calls, owed, so_far
-from .transcript import ResponseRecord
+from .transcript import ResponseRecord, ResultStatus
 
 if TYPE_CHECKING:
     from .changes import AgentRow, CallRow
@@ -60,9 +61,11 @@ class Memory:
         """The first input of a turn: a new one, or the one that the store has open."""
         if self.calls:
             self.unknown = unknown_in(self.calls, look.toolbox)
-        if row.open is None:
-            return Begin(host.now(), crashed=crashed)
         assert self.conversation is not None, "it was read"
+        if row.open is None:
+            blocks, turn = self.conversation.unanswered(), turn_id(row.agent, row.turns + 1)
+            lost = tuple([result(turn, block, ResultStatus.ERROR, LOST) for block in blocks])
+            return Begin(host.now(), crashed=crashed, unanswered=lost)
         last = self.conversation.last
         answer = last if isinstance(last, ResponseRecord) else None
         calls = open_calls(self.conversation, self.calls or (), look.toolbox)

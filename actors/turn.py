@@ -130,6 +130,7 @@ def _begin(state: TurnState, event: Begin) -> Step:
     number = row.turns + 1
     run = row.runs + 1 if state.new_run else max(row.runs, 1)
     clean(state)
+    state.pending = event.unanswered
     fresh = {"run_usage": NO_USAGE, "run_spent": NOTHING} if state.new_run else {}
     state.row = evolve(row, turns=number, runs=run, open=OpenTurn(number, run, began_us=row.spent.active_us), **fresh)
     first = Point.BEFORE_RUN if state.new_run else Point.BEFORE_TURN

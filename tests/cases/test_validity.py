@@ -8,17 +8,17 @@ import pytest
 import trio
 
 from actors import Child, Limits, ToolStarted, call, tool
-from actors.changes import ChangeSet, Put
+from actors.changes import Append, ChangeSet, Put
+from actors.ids import tree_of
 from actors.transcript import MessageRecord, ResultRecord, problems
 from tests.cases.strict import statuses, strict
-from tests.supervisor.promises.world import agent, check, has, said, texts, watched
+from tests.supervisor.promises.world import World, agent, check, has, said, texts, watched
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
     from actors.ports import ModelRequest
     from supervisor import AgentRef
-    from tests.supervisor.promises.world import World
 
 
 @tool
@@ -90,6 +90,41 @@ async def test_br_003_a_batch_that_the_process_did_not_outlive_is_closed_as_a_wh
         for one in world.spy.sets:  # closed in one commit, with what follows
             ended = [r for op in one.operations for r in getattr(op, "records", ()) if isinstance(r, ResultRecord)]
             assert len(ended) in (0, 3)
+        await check(sup.store)
+
+
+@pytest.mark.parametrize("done", [0, 1, 2])
+@pytest.mark.parametrize("way", ["ask", "steer", "abort"])
+async def test_br_003_a_session_that_was_damaged_is_repaired_before_anything_stands_behind(
+    world: World, autojump_clock: MockClock, done: int, way: str
+) -> None:
+    """A store says that no turn is open, and its last calls have no results: they get them, whoever speaks first."""
+    spec = agent(tools=[work])
+    model = strict({"a": first_the_batch(3)})
+    async with world.open(model) as sup:
+        await sup.run(spec, "go")
+        row = (await sup.tree())[0]
+        records = (await sup.store.read_records(row.agent))[: 2 + done]
+    damaged = World(world.kind, world.path / "damaged", checked=False)
+    damaged.path.mkdir()
+    async with damaged.store() as store:
+        holder = store.new_holder()
+        epoch = await store.own(tree_of(row.agent), holder)
+        await store.commit(ChangeSet(tree_of(row.agent), epoch, (Put(row), Append(row.agent, 0, records))))
+        await store.release(holder)
+    async with damaged.open(model, agents=[spec]) as sup:
+        ref = await sup.find("a")
+        if way == "abort":
+            sup.suspend()
+            await ref.send("held")
+            sup._parts.leaving = None
+            await ref.abort("stop")
+        elif way == "steer":
+            await (await ref.steer("mind", interrupt=True)).wait_report()
+        assert (await ref.ask("go on")).text == "on"
+        assert statuses(await ref.transcript()) == ["ok"] * done + ["error"] * (3 - done)
+        assert problems(await ref.transcript()) == []
+        assert model.refused == []
         await check(sup.store)
 
 
