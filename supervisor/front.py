@@ -167,7 +167,6 @@ class Supervisor:
         Returns:
             The handles of the agents that have work; one whose spec is missing stays suspended, and is listed too.
         """
-        await self._parts.approvals.find()  # what expired meanwhile is denied
         found = await self._parts.kernel.store.agents_with_work()
         mine = [path for path in found if await wake(self._parts, path)]
         self._doubted(found)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from actors import Script, Unavailable, call, tool
+from actors import Child, Script, Unavailable, call, tool
 from actors.models.script import hang
 from supervisor.store.faults import FaultyStore
 from tests.supervisor.promises.world import agent, check, quiet, texts
@@ -124,14 +124,57 @@ async def test_rec_2_finding_the_work_is_one_read_for_the_whole_store(world: Wor
         await busy.send("left over")
     reads: list[str] = []
     async with world.open({"a": lambda _: "ok"}, agents=[spec]) as sup:
-        for name in ("load_agent", "read_records", "agents_with_work", "tree_rows", "messages", "outcome"):
+        for name in (
+            "load_agent",
+            "read_records",
+            "agents_with_work",
+            "awaiting_calls",
+            "tree_rows",
+            "roots",
+            "messages",
+        ):
             _count(world.spy, name, reads)
         (found,) = await sup.resume()
         assert found.path == busy.path
         await found.wait_idle()
-        assert reads.count("agents_with_work") == 1
-        assert reads.count("load_agent") == 1
-        assert reads.count("read_records") == 1
+        assert sorted(reads) == ["agents_with_work", "load_agent", "read_records", "tree_rows"]
+
+
+async def test_rec_2_a_whole_tree_is_brought_back_with_what_waits_for_a_person(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """A lead that waits for its child, which waits for a person; one that nobody waits for; and all that expired."""
+
+    @tool(approve=True, approve_timeout=600)
+    async def erase() -> str:
+        """Erase."""
+        return "erased"
+
+    kid = agent("kid", tools=[erase])
+    aide = agent("aide", tools=[erase])
+    lead = agent("lead", children=[kid, Child(aide, background=True)])
+    script = {
+        "lead": lambda request: "done" if request.window.responses else [call("kid", task="x"), call("aide", task="y")],
+        "kid": lambda request: "tidy" if request.window.responses else call("erase"),
+        "aide": lambda request: "tidy" if request.window.responses else call("erase"),
+    }
+    async with world.open(script) as sup:
+        await sup.start(lead, "go", key="k")
+        await trio.sleep(1)
+    async with world.open(script, agents=[lead]) as sup:
+        assert [ref.path for ref in await sup.resume()] == ["lead", "lead/aide", "lead/kid"]
+        async with sup.approvals() as inbox:
+            shown = [await anext(aiter(inbox)) for _ in range(2)]
+            assert {request.path for request in shown} == {"lead/kid", "lead/aide"}
+            await next(request for request in shown if request.path == "lead/kid").approve()
+            assert (await sup.run(lead, "go", key="k")).text == "done"
+    await trio.sleep(1_000)
+    async with world.open(script, agents=[lead]) as sup:
+        assert [ref.path for ref in await sup.resume()] == ["lead/aide"]
+        await trio.sleep(1)
+        assert texts(await (await sup.find("lead/aide")).transcript())[2].startswith("=denied")
+        assert not await sup.store.agents_with_work()
+        await check(sup.store)
 
 
 def _count(spy: object, name: str, reads: list[str]) -> None:
