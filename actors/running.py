@@ -19,6 +19,7 @@ from .callview import CallOutcome
 from .content import Text, Trust, least, text_of
 from .evolve import evolve
 from .guarding import goes_on, safely_told, stack_of
+from .leaks import leaving_none
 from .results import Given, Keep, Output
 from .transcript import ResultStatus
 
@@ -212,9 +213,10 @@ class Runner:
         try:
             with running.scope:
                 if around is None:
-                    value = await self._call(running, context)
+                    code: Awaitable[object] = self._call(running, context)
                 else:
-                    value = await around(lambda given: self._call(running, context, given))
+                    code = around(lambda given: self._call(running, context, given))
+                value = await leaving_none(code, tool.name)
         except BaseException as error:  # whatever a tool raises is data for the model (TOL-6)  # noqa: ASYNC103 - what is not ours is told, not raised: our own cancellation goes on
             if goes_on(error):
                 raise

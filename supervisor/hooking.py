@@ -14,6 +14,7 @@ from actors.happenings import HookFailed
 from actors.hooked import AROUND, METHODS, Point
 from actors.hooks import Compact, Moment, Send, Steer, answers, is_guard, method_of
 from actors.inputs import HookReturned
+from actors.leaks import leaving_none
 from actors.letters import Letter
 from actors.messages import Lane
 from actors.preparing import shown
@@ -250,7 +251,7 @@ class Hooking:
         """Call one; returns why the turn must fail, or None."""
         chosen = self._chosen  # by the point's name: what decorates a method may have another, or none
         try:
-            value = await method(self._moment(point), *arguments)
+            value = await leaving_none(method(self._moment(point), *arguments), name)
             if not wanted():
                 return None
             await self._take(name, value, chosen)
