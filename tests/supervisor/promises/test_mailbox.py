@@ -8,31 +8,19 @@ import attrs
 import pytest
 import trio
 
-from actors import Context, DeadLettered, Hooks, LaneBound, Limits, MailboxFull, MessageDead, UsageError, call, tool
-from actors.changes import Claim
-from actors.messages import ReceiptState
+from actors import Context, LaneBound, Limits, MailboxFull, UsageError, call, tool
 from actors.models.script import hang
-from actors.transcript import MessageRecord, ResultRecord, problems
-from tests.supervisor.promises.world import agent, check, has, messages, ops, quiet, said, texts, watched
+from tests.supervisor.promises.world import agent, check, messages, quiet, said, texts
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
-    from actors.changes import ChangeSet
     from actors.ports import ModelRequest
     from tests.supervisor.promises.world import World
 
-CONSUMED, QUEUED, HELD = ReceiptState.CONSUMED, ReceiptState.QUEUED, ReceiptState.HELD
-DEAD, WITHDRAWN = ReceiptState.DEAD, ReceiptState.WITHDRAWN
+from tests.supervisor.promises.mailkit import CONSUMED, HELD, QUEUED, WITHDRAWN, slow
 
-
-async def slow(request: ModelRequest) -> str:
-    """Answer after a second."""
-    await trio.sleep(1)
-    return f"re: {said(request.window[-1].content)}" if isinstance(request.window[-1], MessageRecord) else "ok"
-
-
-# -- keys and receipts -----------------------------------------------------------------------------------------------
+# -- keys and receipts -------------------------------------------------------------------------------------------------
 
 
 async def test_acc_7_a_second_acceptance_under_a_key_returns_the_first_receipt(
@@ -147,7 +135,7 @@ async def test_acc_6_one_agent_takes_at_most_its_share_of_a_lane(world: World, a
             await ref.send("4")
 
 
-# -- drain modes -----------------------------------------------------------------------------------------------------
+# -- drain modes -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("steer", ["one", "all"])
@@ -196,7 +184,7 @@ async def test_con_2_a_message_that_owes_a_type_is_taken_alone(world: World, aut
         assert [receipt.turn for receipt in receipts] == ["a:t1", "a:t1", "a:t2", "a:t3", "a:t3"]
 
 
-# -- held messages ---------------------------------------------------------------------------------------------------
+# -- held messages -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("way", ["wake", "send", "steer"])
@@ -248,7 +236,7 @@ async def test_abt_4_held_messages_stay_held_over_a_restart(world: World, autoju
         assert (await receipt.wait_report()).text == "re: h"
 
 
-# -- withdrawing -----------------------------------------------------------------------------------------------------
+# -- withdrawing -------------------------------------------------------------------------------------------------------
 
 
 async def test_con_3_a_withdrawal_at_every_moment_has_one_end(world: World, autojump_clock: MockClock) -> None:
@@ -296,266 +284,3 @@ async def test_con_3_a_held_message_can_be_withdrawn(world: World, autojump_cloc
         assert await held.withdraw()
         await (await ref.send("next")).wait_report()
         assert "<h" not in texts(await ref.transcript())
-
-
-# -- interrupting ----------------------------------------------------------------------------------------------------
-
-
-@tool(resource=lambda name: "one")
-async def work(name: str) -> str:
-    """Work for ten seconds."""
-    await trio.sleep(10)
-    return name
-
-
-async def test_con_7_an_interrupt_while_tools_run_names_what_it_ended(world: World, autojump_clock: MockClock) -> None:
-    """What had returned keeps its result; the rest is cancelled or skipped, and receipts, late ones too, name it."""
-    calls = [call("work", name="a"), call("work", name="b"), call("work", name="c")]
-    spec = agent(tools=[work])
-    async with world.open({"a": [calls, "stopped"]}) as sup:
-        ref = await sup.start(spec, "go")
-        await trio.sleep(15)
-        start = trio.current_time()
-        plain = await ref.steer("and this")
-        receipt = await ref.steer("Stop", interrupt=True)
-        report = await receipt.wait_report()
-        assert trio.current_time() - start < 1
-        assert report.text == "stopped"
-        assert receipt.skipped == ("a:t1.1.1", "a:t1.1.2")
-        assert plain.skipped == ()
-        records = await ref.transcript()
-        assert problems(records) == []
-        shown = texts(records)
-        assert [text.partition(":")[0] for text in shown[2:5]] == ["=ok", "=aborted", "=skipped"]
-        assert shown[5:] == ["<and this", "<Stop", ">stopped"]
-    async with world.open({}, agents=[spec]) as sup:
-        assert (await sup.receipt(receipt.id)).skipped == receipt.skipped
-        assert (await sup.receipt(plain.id)).skipped == ()
-
-
-async def test_con_7_an_interrupt_while_the_model_answers_cuts_the_stream(
-    world: World, autojump_clock: MockClock
-) -> None:
-    """What was said stays, marked as cut; the message enters at once; no call was ended."""
-    async with world.open({"a": [("half", hang()), "whole"]}) as sup:
-        ref = await sup.start(agent(), "go")
-        await trio.sleep(1)
-        start = trio.current_time()
-        receipt = await ref.steer("Stop", interrupt=True)
-        assert (await receipt.wait_report()).text == "whole"
-        assert trio.current_time() - start < 1
-        assert receipt.skipped == ()
-        assert texts(await ref.transcript()) == ["<go", ">half", "<Stop", ">whole"]
-
-
-async def test_con_7_an_interrupt_while_a_hook_looks_at_the_response_skips_its_calls(
-    world: World, autojump_clock: MockClock
-) -> None:
-    """A response that was whole, but not taken up yet, stays; its calls are skipped, and named."""
-
-    class Looks(Hooks):
-        async def after_response(self, at: object) -> None:
-            await trio.sleep(5)
-
-    async with world.open({"a": [call("work", name="a"), "stopped"]}) as sup:
-        ref = await sup.start(agent(tools=[work], hooks=Looks()), "go")
-        await trio.sleep(1)
-        receipt = await ref.steer("Stop", interrupt=True)
-        assert (await receipt.wait_report()).text == "stopped"
-        assert receipt.skipped == ("a:t1.1.0",)
-        assert [text.partition(":")[0] for text in texts(await ref.transcript())][2:4] == ["=skipped", "<Stop"]
-
-
-async def test_con_7_an_interrupt_of_an_idle_agent_is_a_steer(world: World, autojump_clock: MockClock) -> None:
-    """Where nothing runs, nothing is ended: the message asks for a turn."""
-    async with world.open({"a": ["ok"]}) as sup:
-        ref = await sup.start(agent())
-        receipt = await ref.steer("Stop", interrupt=True)
-        assert (await receipt.wait_report()).text == "ok"
-        assert receipt.skipped == ()
-
-
-async def test_con_7_an_interrupt_at_every_moment_leaves_a_valid_conversation(
-    world: World, autojump_clock: MockClock
-) -> None:
-    """Whenever it comes, it is answered, the conversation is valid, and it names just the calls that did not end."""
-    seen = set()
-    for moment in range(45):
-        name = f"a{moment}"
-
-        def model(request: ModelRequest) -> object:
-            stopped = any(isinstance(r, MessageRecord) and said(r.content) == "Stop" for r in request.window)
-            if stopped or request.window.responses:
-                return "ok"
-            return [call("work", name="a"), call("work", name="b")]
-
-        async with world.open({name: model}) as sup:
-            ref = await sup.start(agent(name, tools=[work]))
-            await ref.send("go")
-            for _ in range(moment):
-                await trio.lowlevel.checkpoint()
-            receipt = await ref.steer("Stop", interrupt=True)
-            assert (await receipt.wait_report()).text == "ok"
-            await ref.wait_idle()
-            records = await ref.transcript()
-            assert problems(records) == []
-            ended = tuple(r.call for r in records if isinstance(r, ResultRecord) and r.status in ("aborted", "skipped"))
-            assert receipt.skipped == ended
-            seen.add(len(ended))
-            await check(sup.store)
-    assert seen == {0, 2}
-
-
-# -- time to live ----------------------------------------------------------------------------------------------------
-
-
-async def test_ttl_a_message_that_nobody_consumed_in_time_is_dead(world: World, autojump_clock: MockClock) -> None:
-    """It dies on time while the agent is busy, is never seen by the model, and who waits for it hears why."""
-    async with world.open({"a": [hang(), "ok"]}) as sup, watched(sup) as log:
-        ref = await sup.start(agent(), "go")
-        await trio.sleep(1)
-        start = trio.current_time()
-        late = await ref.send("late", ttl=5)
-        steered = await ref.steer("late too", ttl=7)
-        kept = await ref.send("kept", ttl=1_000)
-        with pytest.raises(DeadLettered, match="expired") as caught:
-            await late.wait_report()
-        assert trio.current_time() - start == pytest.approx(5, abs=0.1)
-        assert caught.value.reason == "expired"
-        with pytest.raises(DeadLettered):
-            await steered.wait_report()
-        assert trio.current_time() - start == pytest.approx(7, abs=0.1)
-        assert (late.state, late.reason, steered.state, kept.state) == (DEAD, "expired", DEAD, QUEUED)
-        with pytest.raises(DeadLettered):
-            await late.wait_report()
-        assert [event.reason for event in log.of(MessageDead)] == ["expired", "expired"]
-        await ref.abort("enough")
-        await ref.wait_aborted()
-        await ref.wake()
-        assert (await kept.wait_report()).text == "ok"
-        assert [said(letter.content) for letter in await sup.dead_letters()] == ["late", "late too"]
-
-
-async def test_ttl_one_that_is_consumed_in_time_lives(world: World, autojump_clock: MockClock) -> None:
-    """What entered the conversation does not expire, however long its turn takes."""
-
-    async def long(_: object) -> str:
-        await trio.sleep(100)
-        return "ok"
-
-    async with world.open({"a": long}) as sup:
-        ref = await sup.start(agent())
-        receipt = await ref.send("hello", ttl=5)
-        assert (await receipt.wait_report()).text == "ok"
-        assert await sup.dead_letters() == ()
-
-
-async def test_ttl_holds_over_a_restart(world: World, autojump_clock: MockClock) -> None:
-    """The clock is the time of day: what ran out while no process was there is dead, and asks nobody."""
-    spec = agent()
-    async with world.open({"a": slow}) as sup:
-        ref = await sup.start(spec)
-        sup.suspend()
-        await ref.send("late", ttl=50)
-        kept = await ref.send("kept", ttl=500)
-    await trio.sleep(100)
-    async with world.open({"a": slow}, agents=[spec]) as sup:
-        (ref,) = await sup.resume()
-        assert (await (await sup.receipt(kept.id)).wait_report()).text == "re: kept"
-        await ref.wait_idle()
-        assert await messages(sup.store, "a") == {"late": DEAD, "kept": CONSUMED}
-        assert texts(await ref.transcript()) == ["<kept", ">re: kept"]
-
-
-async def test_ttl_an_agent_with_nothing_else_is_idle_when_it_is_dead(world: World, autojump_clock: MockClock) -> None:
-    """Held or suspended, the death of its last message settles an agent: whoever waits for idleness goes on."""
-    async with world.open({"a": slow}) as sup:
-        ref = await sup.start(agent())
-        sup.suspend()
-        await ref.send("late", ttl=20)
-        with trio.fail_after(30):
-            await ref.wait_idle()
-        assert trio.current_time() >= 20
-        assert ref.statistics().mailbox.send == 0
-
-
-async def test_ttl_a_held_message_expires(world: World, autojump_clock: MockClock) -> None:
-    """An abort does not stop the clock."""
-    async with world.open({"a": [hang()]}) as sup:
-        ref = await sup.start(agent(), "go")
-        await trio.sleep(1)
-        held = await ref.send("late", ttl=20)
-        await ref.abort("enough")
-        await ref.wait_aborted()
-        assert held.state is HELD
-        await trio.sleep(25)
-        assert held.state is DEAD
-
-
-async def test_ttl_one_that_is_put_back_expires_no_more(world: World, autojump_clock: MockClock) -> None:
-    """Whoever puts it back wants it answered, also after a restart."""
-    spec = agent()
-    async with world.open({"a": slow}) as sup:
-        ref = await sup.start(spec)
-        sup.suspend()
-        late = await ref.send("late", ttl=20)
-        await trio.sleep(25)
-        assert late.state is DEAD
-        await sup.put_back(late.id, by="an operator")
-        assert late.state is QUEUED
-        await trio.sleep(25)
-        assert late.state is QUEUED
-    async with world.open({"a": slow}, agents=[spec]) as sup:
-        await sup.resume()
-        assert (await (await sup.receipt(late.id)).wait_report()).text == "re: late"
-
-
-async def test_ttl_a_death_that_cannot_be_written_is_tried_again(world: World, autojump_clock: MockClock) -> None:
-    """Meanwhile no turn takes the message, and the agent owes it still (ACC-8)."""
-    async with world.open({"a": slow}) as sup:
-        ref = await sup.start(agent())
-        sup.suspend()
-        late = await ref.send("late", ttl=20)
-        world.spy.refuse = lambda _: True
-        await trio.sleep(25)
-        assert late.state is QUEUED
-        sup._parts.leaving = None
-        sup._parts.kernel.actors[ref.path].wake()
-        await quiet()
-        assert texts(await ref.transcript()) == []
-        world.spy.refuse = lambda _: False
-        await trio.sleep(10)
-        assert late.state is DEAD
-        with trio.fail_after(1):
-            await ref.wait_idle()
-
-
-async def test_ttl_a_claim_that_meets_the_end_wins_or_loses_whole(world: World, autojump_clock: MockClock) -> None:
-    """A message that expires while its claim is being written is consumed; one whose death came first is not."""
-    async with world.open({"a": slow}) as sup:
-        ref = await sup.start(agent())
-
-        async def before(one: ChangeSet) -> None:
-            if has(one, Claim):
-                await trio.sleep(30)
-
-        world.spy.before = before
-        receipt = await ref.send("hello", ttl=20)
-        await ref.wait_idle()
-        texts_of = texts(await ref.transcript())
-        assert receipt.state is (CONSUMED if texts_of else DEAD)
-        claimed = [message for one in world.spy.sets for op in ops(one, Claim) for message in op.messages]
-        assert (receipt.id in claimed) == (receipt.state is CONSUMED)
-        await check(sup.store)
-
-
-@pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf")])
-async def test_ttl_is_a_time_to_come(memory: World, autojump_clock: MockClock, ttl: float) -> None:
-    """Anything but a number of seconds above 0 is refused where it is written; nothing is sent."""
-    async with memory.open({"a": slow}) as sup:
-        ref = await sup.start(agent())
-        with pytest.raises(UsageError, match="ttl"):
-            await ref.send("hello", ttl=ttl)
-        with pytest.raises(UsageError, match="ttl"):
-            ref.post("hello", ttl=ttl)
-        assert await messages(sup.store, "a") == {}
