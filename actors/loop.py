@@ -120,7 +120,7 @@ class TurnLoop:
         """End what is under way: an abort (with its reason), a steer that interrupts, the end of its time."""
         if self._cut is None or reason is not None:  # a steer does not soften an abort that is due
             self._cut, self.aborting = (reason, control, late), self.aborting or (late, reason) != (None, None)
-        if self._asking:
+        if self._asking and not self._leaving:  # leaving: it is cut off already, stream and all
             assert self._nursery is not None, "a turn that asks is running"
             self._asking, self._driver = False, object()  # who is in the stream is relieved now, whenever it comes back
             self._nursery.start_soon(self._drive, None, self._driver)

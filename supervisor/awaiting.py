@@ -117,7 +117,12 @@ class Awaiting:
         store = self._parts.kernel.store
         view = await store.message_state(receipt.id)
         here = actor is not None and actor.mailbox.has(receipt.id)
-        if view is not None and view.state.final and not here and receipt.state is not view.state:
+        if (
+            view is not None
+            and view.state.final
+            and not here
+            and (receipt.state, receipt.turn) != (view.state, view.turn)
+        ):
             # another process has decided it, perhaps before its tree came here
             receipt.turn, receipt.reason, receipt.skipped = view.turn, view.reason, skipped_of(view.reason)
             receipt.decide(view.state)

@@ -15,6 +15,7 @@ Exit code 1 where a seed failed.
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import sys
 import time
@@ -181,6 +182,7 @@ def told_counts(counts: Counter[str]) -> None:
 def main(arguments: list[str]) -> int:
     """Do what the command line says; the exit code."""
     warnings.simplefilter("error")
+    gc.freeze()  # what is there by now stays: it need not be looked at behind each life
     options = parsed(arguments)
     if options.seed is not None:
         return one(options.seed, options.owners, verbose=options.verbose)

@@ -17,6 +17,8 @@ from actors.ids import TreeId
 from supervisor.store.faults import Fault, PassingStore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from supervisor.store.base import Store, Then
     from supervisor.store.leases import Holder
     from tests.life.trace import Trace
@@ -33,6 +35,16 @@ class Applied:
     values: Values
 
 
+@attrs.frozen
+class Taken:
+    """A tree came from one process to another."""
+
+    tree: TreeId
+    before: int
+    by: int
+    at: float
+
+
 @attrs.define(eq=False)
 class History:
     """All that was ever written, in the order of writing.
@@ -41,6 +53,8 @@ class History:
         applied: commits. told: when their process heard of them, by their index.
         paths: the agents that were made, in order.
         owned: epochs of trees, as they were given out: tree, epoch, process. faults: how many were injected.
+        still: what stood still: process, from, to. gone: when a process gave its trees back, or died.
+        taken: trees that went from one process to another.
         ambiguous: one of them told a failure of what was written.
     """
 
@@ -48,6 +62,9 @@ class History:
     told: dict[int, float] = attrs.field(factory=dict)
     paths: list[str] = attrs.field(factory=list)
     owned: list[tuple[TreeId, int, int]] = attrs.field(factory=list)
+    still: list[tuple[int, float, float]] = attrs.field(factory=list)
+    gone: dict[int, float] = attrs.field(factory=dict)
+    taken: list[Taken] = attrs.field(factory=list)
     faults: int = 0
     ambiguous: int = 0
 
@@ -95,6 +112,7 @@ class LifeStore(PassingStore):
 
     Attributes:
         dead: the process has crashed: nothing that it still does is written. left: set at the end of its process.
+        runs: whether the process believes that it owns a tree.
     """
 
     def __init__(
@@ -105,6 +123,7 @@ class LifeStore(PassingStore):
         self.bare = store
         self.dead = False
         self.left = trio.Event()
+        self.runs: Callable[[TreeId], bool] = lambda _: True
         self._history = history
         self._trace = trace
         self._process = process
@@ -163,6 +182,9 @@ class LifeStore(PassingStore):
         self._alive()
         epoch = await self._store.own(tree, holder)
         if (tree, epoch, self._process) not in self._history.owned:
+            before = self._history.owner(tree)
+            if before is not None:
+                self._history.taken.append(Taken(tree, before, self._process, trio.current_time()))
             self._history.owned.append((tree, epoch, self._process))
             self._trace.say(f"p{self._process} owns {tree} at epoch {epoch}")
         await self._pause_between()
@@ -177,6 +199,7 @@ class LifeStore(PassingStore):
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         self._alive()
+        self._history.gone.setdefault(self._process, trio.current_time())
         await self._store.release(holder, trees)
 
     async def buried(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import tempfile
 from contextlib import asynccontextmanager, contextmanager
@@ -40,6 +41,7 @@ REST_S: Final = 600.0
 CLOSE_S: Final = 200.0
 LEAVE_S: Final = 200.0
 SQLITE_EVERY: Final = 12
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where it is there: no life asks whether a disk keeps what it flushed
 MUCH: Final = 100_000
 
 
@@ -79,13 +81,17 @@ def lived(
 ) -> Lived:
     """Live a life over a file that is there as long; what became of it."""
     problems: list[str] = []
+    gc.disable()  # what holds nobody but weakly is let go at the same moment in each life of a seed
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
             problems += simulate(life(Path(folder) / "life.db"), sched, tasks)
     except BaseException as error:  # noqa: ASYNC103 - whatever ends a life is what was looked for; no loop runs here
         if isinstance(error, KeyboardInterrupt):
             raise
         problems += [*getattr(error, "problems", ()), *_told(error)]
+    finally:
+        gc.enable()
+        gc.collect()
     return Lived(seed, world, tuple(dict.fromkeys((*world.problems, *problems))))
 
 
@@ -195,6 +201,7 @@ def wire(process: Process, dice: random.Random) -> Ear:
     """Take out of a supervisor what chance it has of its own, and listen."""
     parts = process.sup._parts
     parts.kernel.token = f"p{process.number}"
+    process.store.runs = parts.kernel.ownership.epochs.__contains__
     parts.gateway._rng = random.Random(dice.random())  # type: ignore[attr-defined]  # behind the port
     ear = Ear(process.world.trace, process.number, process.world.cut)
     parts.board.add(ear)  # type: ignore[arg-type]  # it has what is used

@@ -7,6 +7,8 @@ process comes or goes any more, and the life must come to rest.
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -26,7 +28,7 @@ from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
 from tests.life import after, living, reading
 from tests.life.events import Process, decide, drive
-from tests.life.faults import LifeStore
+from tests.life.faults import History, LifeStore
 from tests.life.schedule import Processes, Tasks, acting_for
 from tests.life.trace import Ear
 from tests.life.world import World
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from actors.changes import AgentRow
 
 LEASE_S: Final = 4.0
-POLL_S: Final = 0.2
+POLL_S: Final = 0.4
 """How often processes look at the store: a life of several owners is for the most part looks."""
 ANSWER_S: Final = 5.0
 """How long a receipt may take to say its end, where everything is over."""
@@ -59,6 +61,17 @@ def live(seed: int, owners: int) -> living.Lived:
         _poll_every(before)
 
 
+def taken_alive(history: History) -> list[str]:
+    """SUP-6: a process that neither ended nor stood still for its lease keeps its trees."""
+    found = []
+    for one in history.taken:
+        ended = history.gone.get(one.before, math.inf)
+        lately = one.at - 2 * LEASE_S  # it has renewed its lease since, whatever it was held up by
+        if ended > one.at and not any(who == one.before and to > lately for who, _, to in history.still):
+            found.append(f"SUP-6: p{one.by} took {one.tree} at {one.at:.2f} from p{one.before}, which was at work")
+    return found
+
+
 def _poll_every(seconds: float) -> None:
     for module in (peers, remote):
         vars(module)["POLL_S"] = seconds
@@ -70,7 +83,8 @@ class Life:
 
     Attributes:
         alive: supervisors that are open, by number. ears: what was heard from each.
-        staying: how many have come to stay. healing: nothing goes wrong from now on. rested: all may leave.
+        settled: all have come to stay. healing: nothing goes wrong from now on. healed: all of them know that.
+        rested: all may leave.
     """
 
     seed: int
@@ -82,11 +96,12 @@ class Life:
     alive: dict[int, Process] = attrs.field(factory=dict)
     ears: list[Ear] = attrs.field(factory=list)
     problems: list[str] = attrs.field(factory=list)
-    staying: int = 0
-    deciding: int = 0
+    settled: trio.Event = attrs.field(factory=trio.Event)
+    healed: trio.Event = attrs.field(factory=trio.Event)
     healing: trio.Event = attrs.field(factory=trio.Event)
     rested: trio.Event = attrs.field(factory=trio.Event)
     _opening: trio.Lock = attrs.field(factory=trio.Lock)
+    _came: Counter[trio.Event] = attrs.field(factory=Counter)
     _looking: trio.Lock = attrs.field(factory=trio.Lock)
     _numbers: Iterator[int] = attrs.field(factory=lambda: count(1))
 
@@ -109,6 +124,7 @@ class Life:
         """What must hold once every process has left."""
         found = await reading.check(store, self.world)
         found += await reading.fenced(store, self.world)
+        found += taken_alive(self.world.history)
         for tree in dict.fromkeys(tree for tree, _, _ in self.world.history.owned):
             lease = await store.lease(tree)
             if lease is not None:
@@ -165,6 +181,7 @@ class Life:
         world.trace.say(f"p{number} crashes")
         world.dead.add(f"p{number}")
         world.crashes += 1
+        world.history.gone.setdefault(number, trio.current_time())
         store.dead = True
         self.alive.pop(number, None)
         self.sched.thaw(number)  # what stands still dies all the same
@@ -226,17 +243,23 @@ class Life:
         async with trio.open_nursery() as drivers:
             for driver in range(dice.choice((1, 1, 2))):
                 name = f"driver:{process.number}:{driver}"
-                drivers.start_soon(drive, process, world.dice(name), dice.randint(2, 9), name=name)
+                drivers.start_soon(drive, process, world.dice(name), dice.randint(2, 7), name=name)
         if dice.random() < 0.5:
             await trio.sleep(dice.random() * 2 * LEASE_S)
 
     async def _stay(self, process: Process, nursery: trio.Nursery) -> None:
-        self.staying += 1
+        self._count(self.settled)
         await self.healing.wait()
         await process.store.heal()
         await nursery.start(decide, process, self.world.dice(f"heal:{process.number}"))
-        self.deciding += 1
+        self._count(self.healed)
         await self.rested.wait()
+
+    def _count(self, event: trio.Event) -> None:
+        """One process more has come so far; the event is set by the last."""
+        self._came[event] += 1
+        if self._came[event] == self.world.owners:
+            event.set()
 
     # -- trouble ---------------------------------------------------------------------------------------------------
 
@@ -245,8 +268,7 @@ class Life:
         async with trio.open_nursery() as nursery:
             for one in range(self.world.dice("trouble").choice((0, 1, 1, 2))):
                 nursery.start_soon(self._freeze, self.world.dice(f"freeze:{one}"))
-            while self.staying < self.world.owners:  # noqa: ASYNC110 - several bring it about
-                await trio.sleep(POLL_S)
+            await self.settled.wait()
             nursery.cancel_scope.cancel()
         self.sched.thaw_all()
 
@@ -259,7 +281,11 @@ class Life:
             self.world.trace.say(f"p{number} stands still")
             self.world.trace.count("freezes")
             self.sched.freeze(number)
-            await trio.sleep(dice.random() * dice.choice((0.5, 1.5, 3)) * LEASE_S)
+            begun = trio.current_time()
+            try:
+                await trio.sleep(dice.random() * dice.choice((0.5, 1.5, 3)) * LEASE_S)
+            finally:
+                self.world.history.still.append((number, begun, trio.current_time()))
             self.world.trace.say(f"p{number} goes on")
             self.sched.thaw(number)
 
@@ -269,8 +295,7 @@ class Life:
         """Nothing fails any more, people decide, everything paused goes on: it must come to rest (invariant 37)."""
         self.world.trace.say("all heals")
         self.healing.set()
-        while self.deciding < self.world.owners:  # noqa: ASYNC110 - likewise
-            await trio.sleep(POLL_S)
+        await self.healed.wait()
         await trio.sleep(
             LEASE_S + 1
         )  # whoever the stores failed has stopped by then, and the dead have lost their trees

@@ -55,6 +55,8 @@ class Player:
         """Check what is asked, and answer."""
         self._world.trace.count("requests")
         self._world.asked[request.agent] += 1
+        if not self._store.dead and not self._store.runs(tree_of(request.agent)):
+            self._world.problems.append(f"SUP-6: p{self._process} asks for {request.agent}, and knows that it lost it")
         await self._check(request)
         answer = await self._script.request(request, emit)
         if not self._store.dead:

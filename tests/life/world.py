@@ -26,6 +26,8 @@ EFFECTS: Final = {"act": "once", "mend": "idempotent", "look": "pure", "keep": "
 MOST_CHILDREN: Final = 10
 MOST_REQUESTS: Final = 60
 """A life bounds itself: behind so many, models only answer, and no tool starts anybody."""
+MOST_SHARED: Final = 25
+"""Likewise where several processes live it: what they find they find between them, not in long conversations."""
 
 
 @attrs.frozen
@@ -130,7 +132,7 @@ class World:
     @property
     def spent(self) -> bool:
         """Whether this life has done enough."""
-        return self.healed or self.requests > MOST_REQUESTS
+        return self.healed or self.requests > (MOST_REQUESTS if self.owners == 1 else MOST_SHARED)
 
     def began(self, ctx: Context, arguments: tuple[object, ...]) -> bool:
         """A tool's body is entered; returns whether its process lives: what a dead one does never happened."""

@@ -10,9 +10,11 @@ import trio
 import trio.testing
 
 from actors import Agent, Script, call, tool
+from actors.changes import ChangeSet, Claim, Move
 from actors.errors import OwnedElsewhere
-from actors.ids import TreeId
+from actors.ids import AgentId, TreeId, TurnId
 from actors.messages import ReceiptState
+from actors.models.script import hang
 from supervisor import open_supervisor
 from supervisor.ownership import Ownership
 from supervisor.patience import Patience
@@ -23,7 +25,6 @@ from tests.supervisor.test_peers import LEASE_S, Shared, agent, shared, wait_lon
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from actors.ids import TurnId
     from supervisor import Supervisor
     from supervisor.store.base import Store
 
@@ -228,3 +229,44 @@ async def test_acc_9_a_tree_that_is_lost_while_its_answer_is_looked_for_is_waite
                 await trio.sleep(3)
                 await other.resume()
             assert texts == ["the next owner's"]
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_cls_5_an_abort_reaches_a_turn_that_is_being_cut_off(
+    steps: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Whatever moment of its unwinding it comes in, it finds no stream to end, and raises nothing."""
+    store = open_memory_store(store_id="s")
+    async with open_supervisor(model=Script({"a": [hang()]}), store=store, inline=True, agents=[agent()]) as sup:
+        await sup.start(agent(), "go")
+        await trio.sleep(1)
+        loop = sup._parts.kernel.actors[AgentId("a")].loop
+        assert loop is not None
+        loop.cut_off()
+        for _ in range(steps):
+            await trio.lowlevel.checkpoint()
+        loop.cut("enough", tuple)
+
+
+async def test_acc_9_a_receipt_names_the_turn_that_took_its_message_last(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A message that was put back by another process, and consumed again, is of its new turn also where it was sent."""
+    spec = agent(tools=[wait_long])
+    async with shared.open({"a": [call("wait_long"), "never"]}, spec) as owner:
+        await owner.start(spec)
+        receipt = await (await owner.find("a")).send("go")
+        await trio.sleep(1)
+        assert receipt.turn == "a:t1"
+        async with stopped(owner), shared.store() as store:
+            tree = TreeId("a")
+            epoch = await store.own(tree, store.new_holder())
+            dead = Move(receipt.path, (ReceiptState.CONSUMED,), ReceiptState.DEAD, (receipt.id,), reason="crashed")
+            await store.commit(ChangeSet(tree, epoch, (dead,)))
+            back = Move(receipt.path, (ReceiptState.DEAD,), ReceiptState.QUEUED, (receipt.id,))
+            await store.commit(ChangeSet(tree, epoch, (back,)))
+            await store.commit(ChangeSet(tree, epoch, (Claim(receipt.path, (receipt.id,), TurnId("a:t7")),)))
+        await trio.sleep(LEASE_S)
+        with trio.move_on_after(3):
+            await receipt.wait_report()
+        assert receipt.turn == "a:t7"
