@@ -13,14 +13,17 @@ import pytest
 import trio
 
 from actors import Agent, AgentCrashed, ApprovalAsked, Budget, Context, Limits, Script, call, rejected, tool
+from actors.changes import Append
 from actors.ids import AgentId
+from actors.messages import ReceiptState
 from actors.tools import Effect
-from actors.transcript import MessageRecord, ResultRecord, problems
+from actors.transcript import MessageRecord, ResponseRecord, ResultRecord, problems
 from tests.cases.dying import AFTER, AT, BEFORE, Mortal, at_rest, dies, lives, living
 from tests.points.dying import MortalModel, Outside
 from tests.points.table import Labels
 from tests.supervisor.promises.approving import first
-from tests.supervisor.promises.world import World, check, texts, watched
+from tests.supervisor.promises.test_con_6 import Bug
+from tests.supervisor.promises.world import World, check, has, quiet, texts, watched
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -364,3 +367,35 @@ async def recovered(world: World, label: str, tokens: list[int], *, dying: bool)
         state = await go(sup)
         assert len(log.of(AgentCrashed)) == 1
         return state
+
+
+async def test_br_114_crashes_of_the_loop_and_of_its_process_are_counted_together(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """A bug in the loop, the death of the process, and the bug again: the third in a row, so the message is dead."""
+    spec, asked = Agent("a", "Answer."), list[int]()
+
+    def model(_: ModelRequest) -> str:
+        asked.append(1)
+        return "ok"
+
+    def answers(one: ChangeSet) -> bool:
+        return has(one, Append, lambda op: any(isinstance(record, ResponseRecord) for record in op.records))
+
+    async with world.open({"a": model}) as sup:
+        ref = await sup.start(spec)
+        world.spy.before = bug = Bug(("poison",), left=1)
+        world.spy.refuse = lambda one: bug.left is not None and bug.left == 0 and len(asked) == 2 and answers(one)
+        bad = await ref.send("poison")
+        await quiet()
+        world.spy.refuse = lambda _: True  # and with this the process is gone
+        assert (list(bug.times.values()), len(asked)) == ([1], 2)
+    bug.left = 1
+    async with world.open({"a": model}, agents=[spec]) as sup:
+        world.spy.before = bug
+        await sup.resume()
+        late = await sup.receipt(bad.id)
+        assert (await late.wait_report()).status == "failed"
+        assert late.state is ReceiptState.DEAD
+        assert (list(bug.times.values()), len(asked)) == ([2], 3)
+        await check(sup.store)
