@@ -158,6 +158,20 @@ def test_cmp_5_core_no_cut_is_between_a_call_and_its_result(batches: list[int], 
     assert problems(records[chosen.cut :]) == []
 
 
+@given(st.integers(1, 4), st.integers(0, 4), st.booleans())
+def test_tol_1_core_what_has_no_result_at_the_end_is_found(calls: int, kept: int, answered: bool) -> None:  # noqa: FBT001 - drawn
+    """The calls behind the results that are there; none where all are answered, or something else stands last."""
+    made = batch(1, calls)
+    stored = [said(), *made[: 1 + kept]]
+    if answered:
+        stored.append(said("next"))
+    lost = [block.id for block in Conversation(stored).unanswered()]
+    assert lost == ([] if answered else [CallId(f"a:t1.1.{n}") for n in range(kept, calls)])
+    assert bool(lost) == (not answered and bool(problems(stored)))
+    assert Conversation().unanswered() == Conversation([said(), answer()]).unanswered() == ()
+    assert Conversation(made[1:]).unanswered() == (), "nothing but results: they are nobody's"
+
+
 def test_conv_2_core_a_window_is_a_sequence_of_the_records_it_was_made_of() -> None:
     """By index from either end, by slice and in order; what stands behind it is not in it, and it says so."""
     records: list[Record] = [said(), answer(), said("again")]
