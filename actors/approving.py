@@ -90,9 +90,7 @@ def binding(tool: AnyTool, block: CallBlock) -> str:
 def bound(call: CallView) -> bool:
     """Whether a call is what its approval was given for, and what was shown to whoever gave it."""
     asking, tool = call.asking, call.tool
-    if asking is None:
-        return True
-    return (
+    return asking is None or (
         tool is not None
         and binding(tool, call.block) == asking.binding
         and json.dumps(tool.final(call.block.arguments)) == asking.arguments
