@@ -46,6 +46,8 @@ class Purpose(enum.StrEnum):
     PAUSE = "pause"
     WAKE = "wake"
     """Ends a pause."""
+    PUT_BACK = "put_back"
+    """Another process put a dead letter back, the `target`: its agent's owner takes it up."""
 
 
 class ReceiptState(enum.StrEnum):
@@ -134,7 +136,8 @@ class Envelope(Kept, frozen=True, tag_field=TAG, tag="envelope"):
         target: for control messages, the turn they are meant for; for a DECISION, the call; for an ANSWER, the
             question's call id.
         reserved: it takes a place that was reserved for it and is never refused (ACC-6).
-        reason: of an abort, close or kill. decision: of a DECISION.
+        reason: of an abort, close or kill; of a PUT_BACK, why it was dead and, in a line of its own, by whom.
+        decision: of a DECISION.
         select: what the requests from this message on ask, or None. pinned: compactions keep it (CMP-5).
         expires_ms: when it is dead if nothing consumed it, in milliseconds of the time of day (Unix), or None: never.
     """

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from actors.changes import Intake, Move
+from actors.changes import Enqueue, Intake, Move
 from actors.errors import AgentClosed, CallboardError, Conflict, DeadLettered, UsageError
 from actors.happenings import MessagePutBack
 from actors.ids import AgentId, tree_of
-from actors.messages import ReceiptState, skipped_of
+from actors.messages import LaneBound, Purpose, ReceiptState, skipped_of
 from actors.ref import Receipt
 
+from .remote import Remote
+from .stopping import control_message
+
 if TYPE_CHECKING:
+    from actors.changes import Operation
     from actors.ids import MessageId
     from actors.messages import DeadLetter
 
@@ -24,6 +28,7 @@ class Letters:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._remote = Remote(parts)
 
     async def dead(self, path: AgentId | None) -> tuple[DeadLetter, ...]:
         """The dead letters of an agent and all below it; of the whole store where it is None."""
@@ -42,17 +47,25 @@ class Letters:
             msg = f"{message} is no dead letter: it is {found}; dead_letters() lists those that can be put back"
             raise UsageError(msg)
         path = view.agent
-        actor = await kernel.resident(path)
-        if actor.intake is not Intake.OPEN:
-            msg = f"{path} is {actor.intake.value}; send what {message} says to another agent"
+        actor = await self._remote.here(path)
+        intake = (await self._remote.stored(path)).intake if actor is None else actor.intake
+        if intake is not Intake.OPEN:
+            msg = f"{path} is {intake.value}; send what {message} says to another agent"
             raise AgentClosed(msg, message)
-        move = Move(path, (ReceiptState.DEAD,), ReceiptState.QUEUED, (message,), f"put back by {by}")
+        operations: tuple[Operation, ...] = (
+            Move(path, (ReceiptState.DEAD,), ReceiptState.QUEUED, (message,), f"put back by {by}"),
+        )
+        if actor is None:  # its owner tells of it, once it has looked
+            was = " ".join((view.reason or "").split())  # in one line: by whom stands behind it
+            order = control_message(self._parts, path, Purpose.PUT_BACK, f"{was}\n{by}", target=message)
+            operations = (*operations, Enqueue(order, LaneBound()))
 
         def told() -> None:
-            kernel.tell(path, MessagePutBack, {"message": message, "by": by, "reason": view.reason or ""})
+            if actor is not None:
+                kernel.tell(path, MessagePutBack, {"message": message, "by": by, "reason": view.reason or ""})
 
         try:
-            await kernel.commit(tree_of(path), (move,), fenced=False, first=told)
+            await kernel.commit(tree_of(path), operations, fenced=False, first=told)
         except Conflict as error:
             msg = f"{message} is no dead letter any more: {error}"
             raise UsageError(msg) from error

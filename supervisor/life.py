@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, final
 from actors.changes import Claim, Intake, Move
 from actors.conversation import Conversation
 from actors.errors import Aborted, CallboardError, Conflict, Corrupt, Crashed, Unfinished
-from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended, AttemptDiscarded
+from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended, AttemptDiscarded, MessagePutBack
 from actors.hooked import Point
-from actors.ids import run_id, tree_of, turn_id
+from actors.ids import MessageId, run_id, tree_of, turn_id
 from actors.messages import Outcome, Purpose, ReceiptState, Status, failure_of
 from actors.parking import APPROVAL, PAUSED
 from actors.reports import error_of
@@ -19,8 +19,8 @@ from actors.waiting import Need
 if TYPE_CHECKING:
     from actors.actor import Actor
     from actors.changes import AgentRow
-    from actors.ids import MessageId, RunId
-    from actors.messages import Queued
+    from actors.ids import RunId
+    from actors.messages import Envelope, Queued
     from actors.moves import Over
 
     from .calls import Calls
@@ -95,6 +95,9 @@ class Life:
             if envelope.purpose in _PAUSES:
                 await self._pause(actor, queued)
                 continue
+            if envelope.purpose is Purpose.PUT_BACK:
+                await self._put_back(actor, envelope)
+                continue
             if envelope.purpose is not Purpose.ABORT:
                 actor.mailbox.remove((envelope.id,))  # the store keeps it until the close is done
                 self._parts.closing.go_on_closing(actor, envelope)
@@ -110,6 +113,18 @@ class Life:
                 failure=aborted,
             )
             self._aborted(actor, outcome)
+
+    async def _put_back(self, actor: Actor, order: Envelope) -> None:
+        """Another process put a dead letter back: it waits in the mailbox by now, and whoever watches here hears it."""
+        claim = Claim(actor.path, (order.id,), turn_id(actor.path, actor.row.turns))
+        await self._kernel.commit(tree_of(actor.path), (claim,))
+        message = MessageId(order.target or "")
+        receipt = self._kernel.receipts.get(message)
+        if receipt is not None and receipt.state is ReceiptState.DEAD and actor.mailbox.has(message):
+            receipt.turn, receipt.reason = None, None
+            receipt.decide(ReceiptState.QUEUED)
+        was, _, by = (order.reason or "").partition("\n")
+        self.host.tell(MessagePutBack, {"message": message, "by": by, "reason": was})
 
     async def _pause(self, actor: Actor, order: Queued) -> None:
         """Pause the agent, or end its pause; those who wait for it are told."""

@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors import Agent, AgentSuspended, Budget, Script, call, tool
+from actors import Agent, AgentSuspended, Budget, MessagePutBack, Script, call, tool
 from actors.errors import AgentClosed, OwnedElsewhere, Unavailable, UsageError
 from actors.ids import AgentId, TreeId
 from actors.messages import ReceiptState
@@ -522,3 +522,57 @@ async def test_sup_6_a_wait_for_a_lost_tree_goes_on_with_its_next_owner(
             with trio.fail_after(60):
                 while nursery.child_tasks:  # noqa: ASYNC110 - a nursery has no event
                     await trio.sleep(0.1)
+
+
+async def test_con_6_a_dead_letter_of_another_process_tree_is_put_back(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It waits again at its old place, its owner answers it and tells of it; whoever put it back hears the reply."""
+    spec = agent(tools=[wait_long])
+    script = {"a": [call("wait_long"), "expired is answered"]}
+    async with shared.open(script, spec) as owner, shared.open({}, spec) as other:
+        mine = await owner.start(spec, "go")
+        mortal = await mine.send("expires", ttl=5)
+        await trio.sleep(20)
+        assert mortal.state.value == "dead"
+        async with owner.events(after="now") as watcher:
+            receipt = await other.put_back(mortal.id, by="an operator")
+            assert receipt.state is ReceiptState.QUEUED
+            with pytest.raises(UsageError, match="is no dead letter"):
+                await other.put_back(mortal.id, by="an operator")
+            await trio.sleep(1)
+            assert mine.state == "running"
+            await mine.abort("enough")
+            await mine.wake()
+            assert (await receipt.wait_report()).text == "expired is answered"
+            assert mortal.state is ReceiptState.CONSUMED
+            (told,) = [event for _, event in watcher._events if isinstance(event, MessagePutBack)]
+            assert (told.message, told.by, told.reason) == (mortal.id, "an operator", "expired")
+        await mine.close()
+        await mine.wait_closed()
+        stored = await other.store.dead_letters()
+        assert stored == ()
+
+
+async def test_con_6_a_dead_letter_of_a_paused_tree_elsewhere_waits_and_ends_no_pause(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Of a tree that is closed there it is refused, in words that say what to do."""
+    spec = agent(tools=[wait_long])
+    async with shared.open({"a": ["one", "two"]}, spec) as owner, shared.open({}, spec) as other:
+        mine = await owner.start(spec, "go")
+        await mine.wait_idle()
+        await mine.pause()
+        mortal = await mine.send("expires", ttl=5)
+        await trio.sleep(20)
+        await other.put_back(mortal.id, by="an operator")
+        await trio.sleep(20)
+        assert mine.state == "paused"
+        await mine.wake()
+        assert (await mortal.wait_report()).text == "two"
+        await mine.pause()
+        late = await mine.send("late")
+        await mine.close(grace=0)
+        await mine.wait_closed()
+        with pytest.raises(AgentClosed, match="to another agent"):
+            await other.put_back(late.id, by="an operator")
