@@ -29,6 +29,8 @@ APPROVAL: Final = "approval"
 """Why a parked turn is suspended."""
 PAUSED: Final = "paused"
 """Why an agent is suspended that a person paused."""
+PERSON: Final = frozenset({APPROVAL, PAUSED})
+"""Reasons to be suspended that a person ends."""
 
 
 def start_more(state: TurnState) -> tuple[CallView, ...]:

@@ -78,7 +78,10 @@ class AgentReads:
 
     @property
     def state(self) -> str:
-        """As last known here: `idle`, `running`, `held`, `approval`, `paused`, `suspended`, `closing` or `closed`."""
+        """As last known here: `idle`, `running`, `held`, `approval`, `paused`, `suspended`, `closing` or `closed`.
+
+        Of an agent that another process runs: as it was read last; `unloaded` where it was not.
+        """
         return self._reads.view(self._path).state
 
     @property

@@ -21,6 +21,7 @@ from actors.ref import Desk
 from actors.running import Runner, Running
 from actors.watching import Board
 
+from .elsewhere import Elsewhere
 from .kernel import Kernel
 from .ledger import Ledger
 from .replies import Replies
@@ -257,6 +258,9 @@ class Parts:
     left: bool = False
     staging: Staging = attrs.field(
         init=False, default=attrs.Factory(lambda self: Staging(self.frames), takes_self=True)
+    )
+    elsewhere: Elsewhere = attrs.field(
+        init=False, default=attrs.Factory(lambda self: Elsewhere(self.kernel), takes_self=True)
     )
     post: Posting = attrs.field(init=False)
     desk: Desk = attrs.field(init=False)

@@ -185,6 +185,8 @@ class Peers:
         for waiter, find in parts.replies.elsewhere(lambda agent: tree_of(agent) in owned):
             try:
                 found = await find()
+                if found is None and not waiter.inside:
+                    found = await parts.elsewhere.parked(waiter.target, listening=bool(parts.approvals.listening))
             except CallboardError as error:
                 waiter.complete(error=error)
                 continue

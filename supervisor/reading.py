@@ -5,17 +5,16 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import attrs
-
 from actors.changes import Intake
 from actors.errors import UnknownPath
-from actors.mailbox import Mailbox, MailboxStatistics
-from actors.usage import NO_USAGE, NOTHING, Amounts, Usage
+from actors.mailbox import Mailbox
+from actors.parking import PERSON
+from actors.usage import NO_USAGE, NOTHING
 from actors.watching import Subscription
 
 from .life import read_conversation
 from .pages import read_page
-from .standing import PERSON
+from .viewing import View
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,20 +28,6 @@ if TYPE_CHECKING:
 
     from .parts import Parts
     from .store.base import StoredAgent
-
-
-@attrs.frozen
-class View:
-    """An agent as last known here.
-
-    `state`: `idle`, `running`, `held`, `approval`, `paused`, `suspended`, `closing`, `closed`, `unloaded`.
-    """
-
-    state: str
-    usage: Usage
-    spent: Amounts
-    mailbox: MailboxStatistics
-    as_of: float
 
 
 class Reading:
@@ -73,7 +58,8 @@ class Reading:
         now = self._parts.kernel.now()
         actor = self._parts.kernel.actors.get(path)
         if actor is None:
-            return View("unloaded", NO_USAGE, NOTHING, Mailbox().statistics(), now)
+            seen = self._parts.elsewhere.view(path)
+            return View("unloaded", NO_USAGE, NOTHING, Mailbox().statistics(), now) if seen is None else seen
         return View(state_of(actor), actor.row.usage, actor.row.spent, actor.mailbox.statistics(), now)
 
     async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]:
@@ -98,6 +84,7 @@ class Reading:
         if stored is None:
             msg = f"there is no agent {path!r} in this store"
             raise UnknownPath(msg)
+        self._parts.elsewhere.saw(stored)
         return stored
 
 

@@ -60,6 +60,7 @@ class Remote:
         if stored is None:
             msg = f"there is no agent {path!r} in this store"
             raise UnknownPath(msg)
+        self._parts.elsewhere.saw(stored)
         return stored
 
     async def abort(self, path: AgentId, reason: str, *, subtree: bool) -> None:

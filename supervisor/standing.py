@@ -7,13 +7,13 @@ for it is told `parked`, unless an inbox is open in which this process will deci
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from actors.errors import Unfinished
 from actors.ids import run_id, turn_id
 from actors.inputs import Phase
 from actors.messages import Outcome, Status, failure_of
-from actors.parking import APPROVAL, PAUSED
+from actors.parking import PAUSED, PERSON
 
 if TYPE_CHECKING:
     from actors.actor import Actor
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from actors.running import Running
 
     from .parts import Parts
-
-PERSON: Final = frozenset({APPROVAL, PAUSED})
-"""Reasons to be suspended that a person ends."""
 
 
 @final

@@ -1,0 +1,189 @@
+"""Who waits, or looks, from a process that does not run the tree: what the store knows is said there, too."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+from msgspec.structs import replace
+
+from actors import Agent, Budget, call, tool
+from actors.messages import ReceiptState
+from supervisor.elsewhere import SEEN_MAX, Elsewhere
+from tests.supervisor.test_peers import Shared
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Shared:
+    """A store of either kind."""
+    return Shared(request.param, tmp_path)
+
+
+@tool(approve=True)
+async def delete(path: str) -> str:
+    """Delete."""
+    return f"deleted {path}"
+
+
+@tool
+async def wait_long() -> str:
+    """Wait."""
+    await trio.sleep(1_000)
+    return "waited"
+
+
+def agent(name: str = "a", **more: Any) -> Agent:
+    """An agent that may delete, and wait."""
+    return Agent(name, "Answer.", tools=[delete, wait_long], **more)
+
+
+async def test_tol_12_a_run_that_is_parked_elsewhere_is_told_to_who_waits(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """`wait_report`, `ask` and a receipt hear `parked` and for what, in bounded time; a decision from here goes on."""
+    spec = agent()
+    script = {"a": [call("delete", path="x"), "done", "more", "again"]}
+    async with shared.open(script, spec) as owner, shared.open({}, spec) as other:
+        mine = await owner.start(spec, "go")
+        ref = await other.find("a")
+        with trio.fail_after(3):
+            report = await ref.wait_report()
+        assert report.status == "parked"
+        assert "a waits for approval of delete (a:t1.1.0)" in str(report.error)
+        assert ref.state == "approval"
+        with trio.fail_after(3):
+            assert (await ref.ask("more")).status == "parked"
+            receipt = await ref.send("again")
+            assert (await receipt.wait_report()).status == "parked"
+        assert receipt.state is ReceiptState.QUEUED
+        async with other.approvals() as inbox, trio.open_nursery() as nursery:
+            heard: list[str] = []
+
+            async def wait() -> None:
+                heard.append((await ref.wait_report()).text)
+
+            nursery.start_soon(wait)
+            await trio.sleep(10)
+            assert heard == [], "while an inbox is open here the wait goes on"
+            await (await anext(inbox)).approve()
+        assert heard in (["done"], ["again"]), "of the run in progress: its turns so far, or all of them"
+        await mine.wait_idle()
+
+
+async def test_tol_12_a_parent_whose_child_is_parked_elsewhere_stands_still_too(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The approval comes up from any depth; where something of the tree still works, the wait goes on."""
+    kid = agent("kid")
+    lead = agent("lead", children=[kid])
+    script: dict[str, Any] = {
+        "lead": [[call("kid", task="x")], "on", [call("kid", task="y"), call("wait_long")]],
+        "kid": delete_first,
+    }
+    async with shared.open(script, lead) as owner, shared.open({}, lead) as other:
+        mine = await owner.start(lead, "go")
+        ref = await other.find("lead")
+        with trio.fail_after(3):
+            report = await ref.wait_report()
+        assert report.status == "parked"
+        assert "lead/kid waits for approval of delete" in str(report.error)
+        assert ref.state == "running"
+        async with owner.approvals() as inbox:
+            await (await anext(inbox)).approve()
+            with trio.fail_after(5):
+                assert (await ref.wait_report()).text == "on"
+        await mine.send("both")
+        with trio.move_on_after(30) as waiting:
+            await ref.wait_report()
+        assert waiting.cancelled_caught, "a call beside it still works"
+        await mine.abort("enough")
+
+
+def delete_first(request: Any) -> Any:
+    """Delete, then say so."""
+    return call("delete", path="x") if len(request.window) == 1 else "deleted"
+
+
+async def test_tol_12_an_agents_own_code_waits_on_for_a_run_that_is_parked_elsewhere(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Only code outside of agents is told, as at home."""
+    spec = agent()
+
+    @tool
+    async def ask() -> str:
+        """Wait for the other process' agent."""
+        return (await ref.wait_report()).text
+
+    asker = Agent("asker", "Ask.", tools=[ask])
+    async with (
+        shared.open({"a": [call("delete", path="x"), "done"]}, spec) as owner,
+        shared.open({"asker": [call("ask"), "heard"]}, spec, asker) as other,
+    ):
+        await owner.start(spec, "go")
+        ref = await other.find("a")
+        mine = await other.start(asker, "go")
+        await trio.sleep(30)
+        assert mine.state == "running"
+        async with owner.approvals() as inbox:
+            await (await anext(inbox)).approve()
+            assert (await mine.wait_report()).text == "heard"
+
+
+async def test_sup_6_a_handle_says_how_an_agent_stands_that_runs_elsewhere(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Idle, running, paused, held, closed: as it was read last, with the time of that."""
+    spec = agent(budget=Budget(tokens=100_000))
+    script = {"a": ["one", call("wait_long"), "two"]}
+    async with shared.open(script, spec) as owner, shared.open({}, spec) as other:
+        mine = await owner.start(spec, "go")
+        await mine.wait_idle()
+        ref = await other.find("a")
+        assert ref.state == "idle"
+        assert ref.usage == mine.usage
+        seen = ref.statistics().as_of
+        await mine.send("wait")
+        await trio.sleep(1)
+        assert ref.state == "idle", "nothing was read since"
+        await other.find("a")
+        assert ref.state == "running"
+        assert ref.statistics().as_of > seen
+        await mine.send("behind")
+        await mine.abort("enough")
+        await mine.wait_aborted()
+        await ref.wait_idle()
+        assert ref.state == "held"
+        await mine.pause()
+        await trio.sleep(1)
+        await other.find("a")
+        assert ref.state == "paused"
+        with trio.fail_after(3):
+            await ref.wake()
+            assert (await ref.wait_report()).text == "two"
+        await mine.close()
+        await ref.wait_closed()
+        assert ref.state == "closed"
+
+
+async def test_elsewhere_1_what_is_remembered_of_others_is_bounded(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The agents that were read last are kept; one that never was is not known."""
+    spec = agent()
+    async with shared.open({"a": lambda _: "ok"}, spec) as owner:  # type: ignore[dict-item]  # a function for all
+        await owner.run(spec, "go", key="k")
+        stored = await owner.store.load_agent("a")  # type: ignore[arg-type]  # paths are text
+        assert stored is not None
+        elsewhere = Elsewhere(owner._parts.kernel)
+        for number in range(SEEN_MAX + 10):
+            elsewhere.saw(attrs.evolve(stored, row=replace(stored.row, agent=f"a#{number}")))
+        assert elsewhere.view("a#9") is None  # type: ignore[arg-type]
+        assert elsewhere.view("a#10") is not None  # type: ignore[arg-type]
+        assert repr(elsewhere).startswith(f"<Elsewhere {SEEN_MAX} seen")
