@@ -10,8 +10,10 @@ import trio
 import trio.testing
 from msgspec.structs import replace
 
-from actors import Agent, Budget, call, tool
-from actors.messages import ReceiptState
+from actors import Agent, Budget, Context, call, tool
+from actors.changes import ChangeSet, Enqueue
+from actors.ids import AgentId, MessageId, tree_of
+from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
 from supervisor.elsewhere import SEEN_MAX, Elsewhere
 from tests.supervisor.test_peers import Shared
 
@@ -170,6 +172,50 @@ async def test_sup_6_a_handle_says_how_an_agent_stands_that_runs_elsewhere(
         await mine.close()
         await ref.wait_closed()
         assert ref.state == "closed"
+
+
+async def test_tol_12_a_call_that_waits_for_one_that_works_beside_one_that_is_parked_does_not_stand_still(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Nobody is told `parked` while something of what the call started goes on."""
+    kid, busy = agent("kid"), agent("busy")
+
+    @tool
+    async def both(ctx: Context) -> str:
+        """Start two, wait for one after the other."""
+        kids = [await ctx.start(busy, "x"), await ctx.start(kid, "y")]
+        return " ".join([(await one.wait_report()).text for one in kids])
+
+    lead = Agent("lead", "Lead.", tools=[both], children=[kid, busy])
+    script: dict[str, Any] = {"lead": [call("both"), "on"], "kid": delete_first, "busy": [call("wait_long"), "ok"]}
+    async with shared.open(script, lead) as owner, shared.open({}, lead) as other:
+        mine = await owner.start(lead, "go")
+        ref = await other.find("lead")
+        with trio.move_on_after(30) as waiting:
+            await ref.wait_report()
+        assert waiting.cancelled_caught
+        await mine.abort("enough")
+
+
+async def test_tol_12_what_brings_a_parked_run_back_may_be_on_its_way(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A decision that its owner has not taken up yet ends the standing still: who waits, waits for what comes of it."""
+    spec = agent()
+    async with shared.open({"a": [call("delete", path="x")]}, spec) as owner:
+        await owner.start(spec, "go")
+        await trio.sleep(1)
+    async with shared.open({}, spec) as other:
+        elsewhere, path = Elsewhere(other._parts.kernel), AgentId("a")
+        parked = await elsewhere.parked(path, listening=False)
+        assert parked is not None
+        assert parked.status == "parked"
+        assert await elsewhere.parked(path, listening=True) is None
+        order = Envelope(
+            MessageId("d"), path, Lane.CONTROL, (), purpose=Purpose.DECISION, target="a:t1.1.0", reserved=True
+        )
+        await other.store.commit(ChangeSet(tree_of(path), None, (Enqueue(order, LaneBound()),)))
+        assert await elsewhere.parked(path, listening=False) is None
 
 
 async def test_elsewhere_1_what_is_remembered_of_others_is_bounded(
