@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from actors.compaction import CompactAsked
 from actors.content import text_of
 from actors.happenings import NoteWritten, RequestFailed, TurnEnded
 from actors.hooked import Point
@@ -12,6 +13,7 @@ from actors.messages import Status
 from actors.moves import CancelCalls
 from actors.transcript import ResultRecord, ResultStatus
 from actors.usage import NOTHING, Amounts, Usage
+from tests.actors.compactkit import at_the_model, summary
 from tests.actors.turnkit import HELD, SPENT, USAGE, Drive, call, exhausted, message, row, spec, steer
 
 
@@ -123,6 +125,21 @@ def test_calls_that_the_budget_refused_are_followed_by_one_last_answer() -> None
     assert drive.results == [ResultStatus.OK, ResultStatus.REFUSED]
     assert not drive.offers_tools()
     assert drive.notes("limit") == ["The budget is exhausted (tool_calls). Sum up what you have now, without tools."]
+    drive.reply("sum")
+    assert (drive.outcome_told.status, drive.outcome_told.text) == (Status.EXHAUSTED, "sum")
+
+
+def test_calls_that_the_budget_refused_are_summed_up_behind_a_compaction_too() -> None:
+    """Said once: the boundary behind the compaction goes on to the last answer."""
+    drive = Drive().start()
+    drive.reply("so far", *TWO, granted=1, short=exhausted("tool_calls"))
+    drive.give(CompactAsked(drive.now))
+    drive.ends(0)
+    drive.look(steer("s", 2))
+    at_the_model(drive)
+    summary(drive)
+    drive.ask(steer("s", 2))
+    assert not drive.offers_tools()
     drive.reply("sum")
     assert (drive.outcome_told.status, drive.outcome_told.text) == (Status.EXHAUSTED, "sum")
 
