@@ -6,12 +6,13 @@ question that SQLite answers from memory: has any other connection written? Only
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.errors import CallboardError, OwnedElsewhere, StoreError, WaitCycle
+from actors.errors import CallboardError, Corrupt, OwnedElsewhere, StoreError, WaitCycle
 from actors.happenings import AgentSuspended
 from actors.ids import AgentId, tree_of
 from actors.messages import Purpose
@@ -52,7 +53,8 @@ class Peers:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._version = -1
-        self._read = 0  # the number of the last message that was looked at
+        self._read = 0  # the number of the last message that was looked for
+        self._unread: dict[AgentId, None] = {}  # who got some of them, and could not be read then
         self._waits: dict[Wait, int] = {}  # those that were published, and their numbers
         self._numbers = count(1)
 
@@ -126,13 +128,16 @@ class Peers:
         """Whether another process has written since the last look; what it sent to us is taken."""
         kernel = self._parts.kernel
         version = await kernel.store.version()
-        if version == self._version:
+        if version == self._version and not self._unread:
             return False
         self._version = version
         self._read, agents = await kernel.store.news(self._read)
-        for agent in agents:
+        self._unread.update(dict.fromkeys(agents))
+        for agent in tuple(self._unread):
             if tree_of(agent) in kernel.ownership.epochs:
-                await kernel.discover(agent)
+                with suppress(Corrupt):  # whoever asks for it is told; the others are read all the same
+                    await kernel.discover(agent)
+            del self._unread[agent]
         return True
 
     def _came(self, queued: Queued) -> None:

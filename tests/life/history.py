@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from actors.changes import Append, Claim, Enqueue, Intake, Move, Placed, Shut
+from actors.changes import Append, Claim, Enqueue, Erase, Intake, Move, Placed, Put, Shut
 from actors.messages import Lane, ReceiptState
 
 if TYPE_CHECKING:
-    from actors.changes import Operation, Value
+    from actors.changes import ChangeSet, Operation, Value
     from actors.ids import AgentId
     from actors.transcript import Record
     from tests.life.faults import History
     from tests.life.reading import Kept
 
+_OWNERS: Final = (Append, Claim, Erase, Put)
+"""What only the owner of a tree may write; anybody sends, orders, withdraws."""
 _RANK: Final = {Intake.OPEN: 0, Intake.CLOSING: 1, Intake.CLOSED: 2}
 _LEGAL: Final = {
     ReceiptState.QUEUED: {ReceiptState.HELD, ReceiptState.CONSUMED, ReceiptState.WITHDRAWN, ReceiptState.DEAD},
@@ -28,7 +30,7 @@ def check(history: History, agents: dict[AgentId, Kept]) -> list[str]:
     """Replay the history, and compare where it comes to with what the store has."""
     replay = _Replay()
     for one in history.applied:
-        replay.epoch(one.set.tree, one.set.epoch)
+        replay.epoch(one.set)
         for operation, value in zip(one.set.operations, one.values, strict=True):
             replay.apply(operation, value)
     found = replay.problems
@@ -68,9 +70,13 @@ class _Replay:
         self._epochs: dict[str, int] = {}
         self._intake: dict[str, Intake] = {}
 
-    def epoch(self, tree: str, epoch: int | None) -> None:
-        """13, 14: an owner's write is of the newest epoch."""
+    def epoch(self, change_set: ChangeSet) -> None:
+        """13, 14: an owner's write is of the newest epoch, and says so."""
+        tree, epoch = change_set.tree, change_set.epoch
         if epoch is None:
+            found = [type(one).__name__ for one in change_set.operations if isinstance(one, _OWNERS)]
+            if found:
+                self.problems.append(f"14: {', '.join(found)} in {tree} without an epoch")
             return
         if epoch < self._epochs.get(tree, 0):
             self.problems.append(f"14: epoch {epoch} wrote to {tree} behind {self._epochs[tree]}")

@@ -133,32 +133,155 @@ MUTANTS: Final = (
 )
 
 SHARED: Final = (
-    Mutant("SUP-6 an owner writes without its epoch", "supervisor/kernel.py", "epoch = self.ownership.epoch(tree) if fenced else None", "epoch = None"),
-    Mutant("SUP-6 no fence in memory", "supervisor/store/memory_tables.py", "(change_set.tree)) != epoch:", "(change_set.tree)) == -1:"),
-    Mutant("SUP-6 no fence in the file", "supervisor/store/sqlite_writer.py", "if epoch is not None and (found := on.epoch(tree)) != epoch:", "if epoch is not None and (found := on.epoch(tree)) == -1:"),
-    Mutant("SUP-6 an epoch that does not rise", "supervisor/store/memory.py", "epochs[tree] = epochs.get(tree, 0) + 1", "epochs[tree] = epochs.get(tree, 1)"),
-    Mutant("SUP-6 whoever asks has the tree", "supervisor/store/memory.py", "        if before is not None and not is_over(before, boot=holder.boot", "        if before is None and not is_over(before, boot=holder.boot"),
-    Mutant("SUP-6 a lease acted upon, and not renewed", "supervisor/ownership.py", "        if not self.epochs and not self._lost:\n            return ()", "        if self.epochs or not self._lost:\n            return ()"),
-    Mutant("SUP-6 a tree left is not given back", "supervisor/ownership.py", "            await self._store.release(self.holder)\n            for lock", "            for lock"),
-    Mutant("OWN-3 a tree being taken is kept", "supervisor/ownership.py", "            for lock in tuple(self._taking.values()):", "            for lock in ():"),
-    Mutant("SUP-6 an actor of a lost tree goes on", "supervisor/peers.py", "actor.suspended, actor.lost = ELSEWHERE, True\n            parts.stopping.cut_off(node)", "actor.suspended = ELSEWHERE"),
-    Mutant("SUP-6 orders of a lost tree", "actors/actor.py", "        if self.lost or mailbox.orders:\n            return not self.lost\n", "        if mailbox.orders:\n            return True\n"),
-    Mutant("SUP-6 an agent of the next owner is read in", "supervisor/kernel.py", "            if stored is not None and not self.ledger.has(agent):  #", "            if stored is None and not self.ledger.has(agent):  #"),
-    Mutant("SUP-6 read while it was lost", "supervisor/kernel.py", "            if self.ownership.epochs.get(tree) != epoch:  #", "            if self.ownership.epochs.get(tree, epoch) != epoch:  #"),
-    Mutant("PEER-1 accounts of a lost tree stay", "supervisor/peers.py", "        parts.ledger.lose(AgentId(tree))\n", ""),
-    Mutant("PEER-1 agents of a lost tree stay", "supervisor/peers.py", "            parts.kernel.actors.pop(node, None)\n", ""),
-    Mutant("PEER-2 what others send is not looked at", "supervisor/peers.py", "                await kernel.discover(agent)", "                await kernel.store.version()"),
-    Mutant("PEER-2 what others send wakes nobody", "supervisor/kernel.py", "        await self._reload(actor)\n        actor.wake()\n\n    async def refresh", "        await self._reload(actor)\n\n    async def refresh"),
-    Mutant("ACC-9 no answer of another process", "supervisor/peers.py", "            if found is not None:\n                waiter.complete(found)\n            elif", "            if"),
-    Mutant("ACC-9 a receipt of before", "supervisor/awaiting.py", "            and (receipt.state, receipt.turn) != (view.state, view.turn)", "            and actor is None"),
-    Mutant("ABT-4 a takeover forgets what is held", "supervisor/kernel.py", "        actor.mailbox.reload(stored.queued, stored.seq + 1)\n        self.actors[", "        actor.mailbox.reload(tuple([q for q in stored.queued if q.state is ReceiptState.QUEUED]), stored.seq + 1)\n        self.actors["),
-    Mutant("TOL-3 once runs again", "actors/batch.py", "if call.tool is None or call.tool.effect is Effect.ONCE:", "if call.tool is None:"),
-    Mutant("CON-3 claim of what is gone passes", "supervisor/store/memory_tables.py", "            raise self._not_waiting(operation.agent, message_id)", "            continue"),
-    Mutant("CON-3 a claim of what another took, in the file", "supervisor/store/sqlite_mailbox.py", "            raise _not_waiting(db, agent, message)", "            continue"),
-    Mutant("REE-5 a ring over processes is not seen", "supervisor/peers.py", "        if ring and ring[0].holder == holder.id:", "        if ring and not ring[0].holder:"),
-    Mutant("REE-5 waits of other processes are not read", "supervisor/peers.py", "        ring = hopeless(published) if others else ()", "        ring = ()"),
-    Mutant("TOL-12 a call is decided twice", "supervisor/approvals.py", "        waits = Require(CallRow, (call,), \"state\", CallState.AWAITING)", "        waits = Shut(path, Intake.OPEN)"),
-)  # fmt: skip
+    Mutant(
+        "SUP-6 an owner writes without its epoch",
+        "supervisor/kernel.py",
+        "epoch = self.ownership.epoch(tree) if fenced else None",
+        "epoch = None",
+    ),
+    Mutant(
+        "SUP-6 no fence in memory",
+        "supervisor/store/memory_tables.py",
+        "(change_set.tree)) != epoch:",
+        "(change_set.tree)) == -1:",
+    ),
+    Mutant(
+        "SUP-6 no fence in the file",
+        "supervisor/store/sqlite_writer.py",
+        "if epoch is not None and (found := on.epoch(tree)) != epoch:",
+        "if epoch is not None and (found := on.epoch(tree)) == -1:",
+    ),
+    Mutant(
+        "SUP-6 an epoch that does not rise",
+        "supervisor/store/memory.py",
+        "epochs[tree] = epochs.get(tree, 0) + 1",
+        "epochs[tree] = epochs.get(tree, 1)",
+    ),
+    Mutant(
+        "SUP-6 whoever asks has the tree",
+        "supervisor/store/memory.py",
+        "        if before is not None and not is_over(before, boot=holder.boot",
+        "        if before is None and not is_over(before, boot=holder.boot",
+    ),
+    Mutant(
+        "SUP-6 a lease acted upon, and not renewed",
+        "supervisor/ownership.py",
+        "        if not self.epochs and not self._lost:\n            return ()",
+        "        if self.epochs or not self._lost:\n            return ()",
+    ),
+    Mutant(
+        "SUP-6 a tree left is not given back",
+        "supervisor/ownership.py",
+        "            await self._store.release(self.holder)\n            for lock",
+        "            for lock",
+    ),
+    Mutant(
+        "OWN-3 a tree being taken is kept",
+        "supervisor/ownership.py",
+        "            for lock in tuple(self._taking.values()):",
+        "            for lock in ():",
+    ),
+    Mutant(
+        "SUP-6 an actor of a lost tree goes on",
+        "supervisor/peers.py",
+        "actor.suspended, actor.lost = ELSEWHERE, True\n            parts.stopping.cut_off(node)",
+        "actor.suspended = ELSEWHERE",
+    ),
+    Mutant(
+        "SUP-6 orders of a lost tree",
+        "actors/actor.py",
+        "        if self.lost or mailbox.orders:\n            return not self.lost\n",
+        "        if mailbox.orders:\n            return True\n",
+    ),
+    Mutant(
+        "SUP-6 an agent of the next owner is read in",
+        "supervisor/kernel.py",
+        "            if stored is not None and not self.ledger.has(agent):  #",
+        "            if stored is None and not self.ledger.has(agent):  #",
+    ),
+    Mutant(
+        "SUP-6 read while it was lost",
+        "supervisor/kernel.py",
+        "            if self.ownership.epochs.get(tree) != epoch:  #",
+        "            if self.ownership.epochs.get(tree, epoch) != epoch:  #",
+    ),
+    Mutant(
+        "PEER-1 accounts of a lost tree stay", "supervisor/peers.py", "        parts.ledger.lose(AgentId(tree))\n", ""
+    ),
+    Mutant(
+        "PEER-1 agents of a lost tree stay",
+        "supervisor/peers.py",
+        "            parts.kernel.actors.pop(node, None)\n",
+        "",
+    ),
+    Mutant(
+        "PEER-2 what others send is not looked at",
+        "supervisor/peers.py",
+        "                await kernel.discover(agent)",
+        "                await kernel.store.version()",
+    ),
+    Mutant(
+        "PEER-2 what others send wakes nobody",
+        "supervisor/kernel.py",
+        "        await self._reload(actor)\n        actor.wake()\n\n    async def refresh",
+        "        await self._reload(actor)\n\n    async def refresh",
+    ),
+    Mutant(
+        "ACC-9 no answer of another process",
+        "supervisor/peers.py",
+        "            if found is not None:\n                waiter.complete(found)\n            elif",
+        "            if",
+    ),
+    Mutant(
+        "ACC-9 a receipt of before",
+        "supervisor/awaiting.py",
+        "            and (receipt.state, receipt.turn) != (view.state, view.turn)",
+        "            and actor is None",
+    ),
+    Mutant(
+        "ABT-4 a takeover forgets what is held",
+        "supervisor/kernel.py",
+        "        actor.mailbox.reload(stored.queued, stored.seq + 1)\n        self.actors[",
+        "        queued = tuple([q for q in stored.queued if q.state is ReceiptState.QUEUED])\n"
+        "        actor.mailbox.reload(queued, stored.seq + 1)\n        self.actors[",
+    ),
+    Mutant(
+        "TOL-3 once runs again",
+        "actors/batch.py",
+        "if call.tool is None or call.tool.effect is Effect.ONCE:",
+        "if call.tool is None:",
+    ),
+    Mutant(
+        "CON-3 claim of what is gone passes",
+        "supervisor/store/memory_tables.py",
+        "            raise self._not_waiting(operation.agent, message_id)",
+        "            continue",
+    ),
+    Mutant(
+        "CON-3 a claim of what another took, in the file",
+        "supervisor/store/sqlite_mailbox.py",
+        "            raise _not_waiting(db, agent, message)",
+        "            continue",
+    ),
+    Mutant(
+        "REE-5 a ring over processes is not seen",
+        "supervisor/peers.py",
+        "        if ring and ring[0].holder == holder.id:",
+        "        if ring and not ring[0].holder:",
+    ),
+    Mutant(
+        "REE-5 waits of other processes are not read",
+        "supervisor/peers.py",
+        "        ring = hopeless(published) if others else ()",
+        "        ring = ()",
+    ),
+    Mutant(
+        "TOL-12 a call is decided twice",
+        "supervisor/approvals.py",
+        '        waits = Require(CallRow, (call,), "state", CallState.AWAITING)',
+        "        waits = Shut(path, Intake.OPEN)",
+    ),
+)
 """Defects that show where several processes have one store."""
 OWNERS: Final = 3
 

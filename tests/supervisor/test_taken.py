@@ -11,7 +11,7 @@ import trio.testing
 
 from actors import Agent, Script, call, tool
 from actors.changes import ChangeSet, Claim, Move
-from actors.errors import OwnedElsewhere
+from actors.errors import OwnedElsewhere, Unavailable
 from actors.ids import AgentId, TreeId, TurnId
 from actors.messages import ReceiptState
 from actors.models.script import hang
@@ -270,3 +270,38 @@ async def test_acc_9_a_receipt_names_the_turn_that_took_its_message_last(
         with trio.move_on_after(3):
             await receipt.wait_report()
         assert receipt.turn == "a:t7"
+
+
+async def test_acc_8_what_another_process_sent_is_found_behind_a_read_that_failed(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Messages to several agents are found in one look: where the store fails in its midst, the next one finds all."""
+
+    class Failing(PassingStore):
+        """A store of which an agent cannot be read while `failing`."""
+
+        failing = False
+
+        async def load_agent(self, agent: AgentId) -> Any:
+            if self.failing:
+                self.failing = False
+                raise Unavailable("a read fails, and that does not pass while it is waited for", passing=False)
+            return await super().load_agent(agent)
+
+    memory: Store = open_memory_store(store_id="s", lease_s=LEASE_S)
+    store = Failing(memory)
+    first, second = agent(), Agent("b", "Answer.")
+    script = {"a": ["one", "two"], "b": ["one", "two"]}
+    async with (
+        open_supervisor(model=Script(script), store=store, inline=True, agents=[first, second], hard=0) as owner,
+        open_supervisor(model=Script({}), store=memory, inline=True, agents=[first, second]) as other,
+    ):
+        for spec in (first, second):
+            await owner.run(spec, "go")
+        refs = [await other.find("a"), await other.find("b")]
+        await trio.sleep(1)
+        store.failing = True
+        receipts = [await ref.send("more") for ref in refs]
+        with trio.fail_after(30):
+            assert [(await receipt.wait_report()).text for receipt in receipts] == ["two", "two"]
+        assert not store.failing
