@@ -9,7 +9,7 @@ import trio
 from actors.actor import may_be_paused
 from actors.changes import Enqueue, Move
 from actors.content import check_text
-from actors.errors import NotCompacted, OwnedElsewhere, UsageError
+from actors.errors import Fenced, NotCompacted, OwnedElsewhere, UsageError
 from actors.ids import tree_of
 from actors.letters import MAX_TTL_S
 from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
@@ -167,7 +167,11 @@ class SupervisorDesk(Reading):
         operations: tuple[Operation, ...] = (Move(path, (ReceiptState.HELD,), ReceiptState.QUEUED),)
         if may_be_paused(actor):
             operations = (*operations, self._order(path, Purpose.WAKE))
-        await self._parts.kernel.commit(tree_of(path), operations, fenced=False)
+        try:  # as its owner: of messages that only moved no other would hear
+            await self._parts.kernel.commit(tree_of(path), operations)
+        except Fenced:
+            await self.wake(path)  # another has it, and is told
+            return
         actor.wake()
         self._parts.standing.look(path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from actors.changes import Enqueue, Intake, Move
-from actors.errors import AgentClosed, CallboardError, Conflict, DeadLettered, UsageError
+from actors.errors import AgentClosed, CallboardError, Conflict, DeadLettered, Fenced, UsageError
 from actors.happenings import MessagePutBack
 from actors.ids import AgentId, tree_of
 from actors.messages import LaneBound, Purpose, ReceiptState, skipped_of
@@ -65,7 +65,9 @@ class Letters:
                 kernel.tell(path, MessagePutBack, {"message": message, "by": by, "reason": view.reason or ""})
 
         try:
-            await kernel.commit(tree_of(path), operations, fenced=False, first=told)
+            await kernel.commit(tree_of(path), operations, fenced=actor is not None, first=told)
+        except Fenced:
+            return await self.put_back(message, by)  # another has its tree by now, and is told
         except Conflict as error:
             msg = f"{message} is no dead letter any more: {error}"
             raise UsageError(msg) from error

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 import trio
 
 from actors import CallboardError
+from actors.ids import tree_of
 from actors.messages import ReceiptState
 from actors.usage import NOTHING
+from supervisor.roster import TOP
 
 if TYPE_CHECKING:
     from actors.changes import AgentRow
@@ -24,6 +26,13 @@ async def at_rest(process: Process) -> list[str]:
     """Every check of the runtime's own figures against the store's rows."""
     found = [*await _receipts(process), *await _accounts(process)]
     parts = process.sup._parts
+    known = {*parts.kernel.actors, *(path for path in parts.ledger._accounts if path != TOP)}
+    owned = (parts.kernel.ownership.epochs, parts.kernel.ownership.leaving)
+    found += [
+        f"PEER-1: {path} is in memory, and another's"
+        for path in sorted(known)
+        if not any(tree_of(path) in o for o in owned)
+    ]
     if parts.graph.statistics().open:
         found.append(f"27: {parts.graph.statistics().open} waits are open at rest")
     pools = parts.gateway.statistics().pools  # type: ignore[attr-defined]  # behind the port

@@ -33,15 +33,28 @@ def check(history: History, agents: dict[AgentId, Kept]) -> list[str]:
         replay.epoch(one.set)
         for operation, value in zip(one.set.operations, one.values, strict=True):
             replay.apply(operation, value)
-    found = replay.problems
+    found = [*replay.problems, *_rising(history)]
     for path, kept in agents.items():
         if tuple(replay.records.get(path, ())) != kept.records:
             found.append(f"20: the conversation of {path} is not what was appended to it")
-        for message in kept.messages:
-            if replay.states.get(message.envelope.id) is not message.state:
-                found.append(f"3: {message.envelope.id} is {message.state.value}, and was written otherwise")
+        found += [
+            f"3: {message.envelope.id} is {message.state.value}, and was written otherwise"
+            for message in kept.messages
+            if replay.states.get(message.envelope.id) is not message.state
+        ]
     seen = {message.envelope.id for kept in agents.values() for message in kept.messages}
     found += [f"3: {message} was accepted, and is nowhere" for message in replay.states if message not in seen]
+    return found
+
+
+def _rising(history: History) -> list[str]:
+    """13: the epoch of a tree rises with each owner."""
+    found: list[str] = []
+    last: dict[str, int] = {}
+    for tree, epoch, process in history.owned:
+        if epoch <= last.get(tree, 0):
+            found.append(f"13: process {process} took {tree} with epoch {epoch}, which had {last[tree]}")
+        last[tree] = epoch
     return found
 
 

@@ -221,10 +221,10 @@ SHARED: Final = (
         "                await kernel.store.version()",
     ),
     Mutant(
-        "PEER-2 what others send wakes nobody",
+        "PEER-2 what others send is not read",
         "supervisor/kernel.py",
         "        await self._reload(actor)\n        actor.wake()\n\n    async def refresh",
-        "        await self._reload(actor)\n\n    async def refresh",
+        "        actor.wake()\n\n    async def refresh",
     ),
     Mutant(
         "ACC-9 no answer of another process",

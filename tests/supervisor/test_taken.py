@@ -305,3 +305,47 @@ async def test_acc_8_what_another_process_sent_is_found_behind_a_read_that_faile
         with trio.fail_after(30):
             assert [(await receipt.wait_report()).text for receipt in receipts] == ["two", "two"]
         assert not store.failing
+
+
+async def test_abt_4_whoever_lost_the_tree_wakes_it_all_the_same(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """An old owner that does not know it yet is asked to wake an agent: its next owner has what was held queued."""
+    spec = agent(tools=[wait_long])
+    async with (
+        shared.open({"a": [call("wait_long"), "never"]}, spec) as owner,
+        shared.open({"a": ["one", "the next owner's"]}, spec) as other,
+    ):
+        ref = await owner.start(spec, "go")
+        await trio.sleep(1)
+        receipt = await ref.send("more")
+        await ref.abort("enough")
+        await ref.wait_aborted()
+        async with stopped(owner):
+            await other.find("a")
+            await trio.sleep(1)
+            assert receipt.state is ReceiptState.HELD
+            await ref.wake()
+        with trio.fail_after(30):
+            assert (await receipt.wait_report()).text == "the next owner's"
+
+
+async def test_con_6_a_letter_is_put_back_by_whoever_lost_its_tree(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """An old owner that does not know it yet puts a letter back: the next owner is told, and answers it."""
+    spec = agent(tools=[wait_long])
+    async with (
+        shared.open({"a": [call("wait_long"), "never"]}, spec) as owner,
+        shared.open({"a": ["one", "two", "three"]}, spec) as other,
+    ):
+        ref = await owner.start(spec, "go")
+        await trio.sleep(1)
+        receipt = await ref.send("more", ttl=1)
+        await trio.sleep(2)
+        assert receipt.state is ReceiptState.DEAD
+        async with stopped(owner):
+            await (await other.resume())[0].wait_report()
+            await owner.put_back(receipt.id, by="x")
+        with trio.fail_after(30):
+            assert (await (await other.receipt(receipt.id)).wait_report()).text == "three"
