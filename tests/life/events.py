@@ -187,7 +187,12 @@ async def _wait(process: Process, ref: AgentRef, dice: random.Random) -> None:
 async def _put_back(process: Process, ref: AgentRef, dice: random.Random) -> None:
     dead = await process.sup.dead_letters(ref)
     if dead:
-        process.took(await process.sup.put_back(dice.choice(dead).message, by="the operator"))
+        letter = dice.choice(dead)
+        if dice.random() < 0.5:  # its agent is at something else then
+            with suppress(CallboardError):
+                await AgentRef(process.sup._parts.desk, letter.agent).compact()
+            await trio.sleep(dice.random() / 2)
+        process.took(await process.sup.put_back(letter.message, by="the operator"))
 
 
 async def _start(process: Process, ref: AgentRef, dice: random.Random) -> None:

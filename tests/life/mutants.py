@@ -279,7 +279,7 @@ SHARED: Final = (
         "TOL-12 a call is decided twice",
         "supervisor/approvals.py",
         '        waits = Require(CallRow, (call,), "state", CallState.AWAITING)',
-        "        waits = Shut(path, Intake.OPEN)",
+        '        waits = Require(CallRow, (call,), "agent", path)',
     ),
 )
 """Defects that show where several processes have one store."""

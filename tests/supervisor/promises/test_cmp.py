@@ -30,6 +30,7 @@ from actors import (
 )
 from actors.changes import Append
 from actors.content import Text, Trust
+from actors.messages import ReceiptState
 from actors.models.script import broken, hang, overflow
 from actors.transcript import MessageRecord, ResultRecord, SummaryRecord, problems
 from tests.supervisor.promises.world import agent, check, has, quiet, texts, watched
@@ -538,3 +539,24 @@ async def test_another_model_may_write_the_summary(memory: World, autojump_clock
         assert asked == ["main:turn", "small:compaction", "main:turn"]
         (made,) = [record for record in await ref.transcript() if isinstance(record, SummaryRecord)]
         assert made.model == "script:small"
+
+
+async def test_con_6_a_letter_that_is_put_back_during_a_compaction_is_answered(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """Of an agent that has nothing else to do: what waits again is known behind the compaction, too."""
+    async with world.open(Script({"a": plays()}, latency_s=3)) as sup:
+        ref = await sup.start(agent(), "go")
+        await ref.wait_report()
+        await ref.pause()
+        receipt = await ref.send("more", ttl=1)
+        await trio.sleep(2)
+        await ref.wake()
+        await trio.sleep(1)
+        assert receipt.state is ReceiptState.DEAD
+        await ref.compact()
+        await trio.sleep(1)
+        await sup.put_back(receipt.id, by="x")
+        await ref.wait_compacted()
+        with trio.fail_after(30):
+            await receipt.wait_report()
