@@ -340,11 +340,14 @@ class ChangeSet(Struct, frozen=True):
     Attributes:
         tree: whose rows these are. epoch: the owner's, checked against the tree's (`Fenced`); None for what
         any process may do: `Enqueue`, `Move` (a withdrawal), `Shut`, `Bump` and `Require`.
+        founder: who takes the tree with this very set, as the store's `new_holder` made it; then the epoch is 1. Fails
+        (`Conflict`) where anybody has ever had the tree.
     """
 
     tree: TreeId
     epoch: int | None
     operations: tuple[Operation, ...]
+    founder: object | None = None
 
 
 Value: TypeAlias = int | bool | Placed | tuple[MessageId, ...] | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Final, final
 
 import trio
@@ -145,7 +145,6 @@ class Children:
         return (await remote.stored(path)).row if actor is None else actor.row
 
     async def _make(self, start: Start, place: Place) -> Started:
-        kernel = self._parts.kernel
         stage = self._parts.staging.here()
         if stage is not None and stage.agent != start.parent:
             raise UsageError("a tool with effect='store' starts children of its own agent only: use ctx.start()")
@@ -153,8 +152,6 @@ class Children:
         if start.key is not None:
             self._keys[start.parent, start.key] = path
         try:
-            if not start.parent:
-                await kernel.ownership.own(tree_of(path))
             self._check_may(start)  # a barrier may have come up since; from here to the commit nothing awaits
             birth = new(self._parts, start, path, place, forget=lambda: self._forget(start))
             if stage is None:
@@ -174,11 +171,21 @@ class Children:
 
     async def _commit(self, birth: Birth) -> None:
         path = birth.path
-        with self.bearing(path, call=None if birth.row.background else birth.row.started_by):
+        kernel, tree = self._parts.kernel, tree_of(path)
+
+        def born() -> None:
+            if not birth.row.parent:
+                kernel.ownership.founded(tree)
+            birth.born()
+
+        founding = nullcontext() if birth.row.parent else kernel.ownership.founds(tree)
+        with founding, self.bearing(path, call=None if birth.row.background else birth.row.started_by):
             try:
-                await self._parts.kernel.commit(tree_of(path), birth.operations, first=birth.born)
+                await kernel.commit(tree, birth.operations, first=born)
             except BaseException:
                 self._parts.ledger.ended(path)  # it was opened above
+                if not birth.row.parent:  # should it be there all the same, it is opened with its tree
+                    self._parts.ledger.lose(path)
                 raise
 
     @contextmanager

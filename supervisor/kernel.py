@@ -140,13 +140,15 @@ class Kernel:
         sent = [operation.envelope.id for operation in operations if isinstance(operation, Enqueue)]
         self._sending.update(sent)
 
+        founder = self.ownership.holder if tree in self.ownership.founding else None
+
         def then(values: Values) -> None:  # in the order of commits, or memory would end in another state
             if first is not None:
                 first()
             self.mirror.apply(operations, values)
 
         try:
-            change_set = ChangeSet(tree, epoch, _timed(operations, self.wall))
+            change_set = ChangeSet(tree, epoch, _timed(operations, self.wall), founder)
             return await self.patience.through(self.store.commit, change_set, then)
         except Fenced:
             self.lost(tree)
@@ -319,16 +321,13 @@ class Kernel:
 
     async def _begin_to_own(self, tree: TreeId, epoch: int) -> bool:
         """Recover a tree that was taken, and open the accounts of all its agents (BUD-7)."""
-        rows = await recover(self.store, self.patience, tree, epoch, self._poison_limit)
+        rows = await recover(self.store, self.patience, tree, epoch, self.registry)
         grants = [await self.store.kv(row.agent, GRANTS) if row.budget is not None else () for row in rows]
         for row, granted in zip(rows, grants, strict=True):  # all is read by now: they are open together, or not at all
             self.open_account(row)
             for more, by in map(read_grant, granted):
                 self.ledger.grant(row.agent, more, by=by)
         return bool(rows)
-
-    def _poison_limit(self, name: str) -> int | None:
-        return None if (spec := self.registry.get(name)) is None else spec.limits.poison_limit
 
     def open_account(self, row: AgentRow) -> None:
         """The agent's account in the ledger, with what it had spent and the lost request it had reserved for."""

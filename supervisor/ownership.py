@@ -6,7 +6,7 @@ tree. So a supervisor that was stopped for longer than its lease lasts writes no
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, final
 
 import trio
@@ -14,7 +14,7 @@ import trio
 from actors.errors import CallboardError, Fenced, OwnedElsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from actors.ids import TreeId
 
@@ -38,6 +38,7 @@ class Ownership:
         patience: with a store that cannot be written for a while.
         opened: awaited with a tree that was taken and its epoch, before anything of it may begin; whether it was there.
         found: trees that were there: not all that owes work in them need be in memory.
+        founding: new trees, each of which is taken by the commit that makes its root.
     """
 
     def __init__(self, store: Store, opened: Callable[[TreeId, int], Awaitable[bool]], patience: Patience) -> None:
@@ -51,6 +52,7 @@ class Ownership:
         self._lost = False  # something was; the store has not heard yet that this process lives
         self.leaving: set[TreeId] = set()
         self.found: set[TreeId] = set()
+        self.founding: set[TreeId] = set()
         self._over = False
 
     async def own(self, tree: TreeId) -> int:
@@ -77,6 +79,30 @@ class Ownership:
             if not lock.locked():  # else it was handed to the next one, who must be alone with it
                 self._taking.pop(tree, None)
         return self.epochs[tree]
+
+    @contextmanager
+    def founds(self, tree: TreeId) -> Iterator[None]:
+        """Let the commit within take a tree that is new: a crash leaves both, or neither.
+
+        Raises:
+            OwnedElsewhere: the supervisor was left.
+        """
+        self.check(tree)
+        lock = self._taking.setdefault(tree, trio.Lock())
+        lock.acquire_nowait()  # nobody else knows the path
+        self.founding.add(tree)
+        try:
+            yield
+        finally:
+            self.founding.discard(tree)
+            lock.release()
+            if not lock.locked():
+                self._taking.pop(tree, None)
+
+    def founded(self, tree: TreeId) -> None:
+        """The commit that takes a new tree is durable."""
+        self.epochs[tree] = 1
+        self._fresh.add(tree)
 
     def check(self, tree: TreeId) -> None:
         """Refuse a tree that was lost while something of it is still here: that is no longer so, whoever asks for it.
@@ -107,6 +133,8 @@ class Ownership:
             Fenced: the tree is not this supervisor's, or not any more.
         """
         epoch = self.epochs.get(tree)
+        if epoch is None and tree in self.founding:
+            return 1
         if epoch is None:
             raise Fenced(f"tree {tree!r} is not run by this process any more; whoever runs it goes on with it")
         return epoch

@@ -11,8 +11,9 @@ from actors.poison import at_work
 from .recovery import recovered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
+    from actors.agent import Agent
     from actors.changes import AgentRow
     from actors.ids import TreeId
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 async def recover(
-    store: Store, patience: Patience, tree: TreeId, epoch: int, limit_of: Callable[[str], int | None]
+    store: Store, patience: Patience, tree: TreeId, epoch: int, registry: Mapping[str, Agent]
 ) -> tuple[AgentRow, ...]:
     """Write what must be there before a tree's agents do anything; it may be asked for again, whatever became of it.
 
@@ -30,7 +31,7 @@ async def recover(
         patience: with the store.
         tree: that was taken.
         epoch: with which it was.
-        limit_of: as for `recovered`.
+        registry: the specs, by name: they say how often a turn may crash.
 
     Returns:
         The rows of the tree's agents, as they stand then.
@@ -38,6 +39,11 @@ async def recover(
     Raises:
         StoreError: it could not be read, or nothing of it is written, or that is not known.
     """
+
+    def limit_of(name: str) -> int | None:
+        spec = registry.get(name)
+        return None if spec is None else spec.limits.poison_limit
+
     rows = await store.tree_rows(tree)
     if not any(map(at_work, rows)):  # as nearly always
         return rows

@@ -62,6 +62,8 @@ def check(change_set: ChangeSet) -> None:
         UsageError: an operation without epoch that needs one; one on another tree; a key of the wrong length; …
     """
     tree, unfenced = change_set.tree, change_set.epoch is None
+    if change_set.founder is not None and change_set.epoch != 1:
+        raise UsageError(f"who takes a new tree writes with its first epoch, 1; got {change_set.epoch}")
     for operation in change_set.operations:
         kind = type(operation)
         if unfenced and kind not in _FOR_ANYONE:
@@ -226,6 +228,11 @@ def appended(agent: str, at: int, length: int) -> Conflict:
 def forgets_all(agent: str, before: int, length: int) -> Conflict:
     """The error for a removal of records that would leave none behind them (STORE-5)."""
     return Conflict(f"{agent} has {length} records; those before {before} are no archive: nothing was removed")
+
+
+def founded(tree: str) -> Conflict:
+    """The error for a new tree that somebody has had."""
+    return Conflict(f"tree {tree!r} is not new: somebody has had it; nothing was written")
 
 
 def claims_nothing(agent: str) -> Conflict:

@@ -16,6 +16,7 @@ from actors.changes import CallState
 from actors.errors import Unavailable
 from actors.messages import DeadLetter, Queued, ReceiptState
 
+from . import checks
 from .base import PAGE, MessageView, StoredAgent, StoreStatistics
 from .checks import call_order
 from .crossing import Published
@@ -204,7 +205,7 @@ class MemoryStore(MemoryReader):
         if self._closed:
             self._check_open()
         try:
-            values = self._tables.carry_out(change_set)
+            values = self._tables.carry_out(change_set) if change_set.founder is None else self._found(change_set)
         except BaseException:
             self._refused += 1
             raise
@@ -219,9 +220,26 @@ class MemoryStore(MemoryReader):
         """A new owner, as `Store.new_holder`."""
         return Holder(secrets.token_hex(8), "this process", lease_s=self._lease_s)
 
+    def _found(self, change_set: ChangeSet) -> Values:
+        """A new tree, and the set that makes its root: both, or neither."""
+        tree, holder, tables = change_set.tree, change_set.founder, self._tables
+        assert isinstance(holder, Holder), "as `new_holder` makes them"
+        checks.check(change_set)
+        if tree in tables.epochs:
+            raise checks.founded(tree)
+        self._own(tree, holder)
+        try:
+            return tables.carry_out(change_set)
+        except BaseException:
+            del tables.epochs[tree], tables.owners.trees[tree]
+            raise
+
     async def own(self, tree: TreeId, holder: Holder) -> int:
         """Take ownership of a tree, as `Store.own`; it does not yield."""
         self._check_open()
+        return self._own(tree, holder)
+
+    def _own(self, tree: TreeId, holder: Holder) -> int:
         epochs, owners = self._tables.epochs, self._tables.owners
         now, before = self._now(), owners.lease(tree)
         if before is not None and before.holder.id == holder.id:

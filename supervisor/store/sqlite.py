@@ -18,7 +18,7 @@ from .base import PAGE, StoreStatistics
 from .leases import LEASE_S, Lease
 from .sqlite_file import DURABILITIES, Owner, open_reader, open_writer, resolved, several_may_write
 from .sqlite_machine import boot_seconds, new_holder
-from .sqlite_owners import Look, cross, release, renew, take
+from .sqlite_owners import Look, cross, found, release, renew, take
 from .sqlite_reads import Reads
 from .sqlite_thread import Thread
 from .sqlite_turn import Turnstile
@@ -198,6 +198,8 @@ class SqliteStore(SqliteReader):
 
     async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
         """Write a change set, as `Store.commit`."""
+        if change_set.founder is not None:
+            return await self._write(found(change_set, self._clock), then)
         return await self._write(change_set, then)
 
     def commit_nowait(self, change_set: ChangeSet) -> Values:

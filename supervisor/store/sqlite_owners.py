@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import attrs
 import msgspec
 
+from actors.changes import ChangeSet
+
+from .checks import founded
 from .crossing import Crossing, Published
 from .leases import REMEMBERED, Holder, Lease, begun, is_over, owned_elsewhere
 from .sqlite_machine import boot_id, gone
@@ -25,10 +28,16 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class Owning:
-    """A set of its own kind: it changes who owns what, and needs no epoch. `tree`: that is meant, or empty."""
+    """A set of its own kind: it changes who owns what, and needs no epoch.
+
+    Attributes:
+        tree: that is meant, or empty.
+        founding: what is written with the tree's first epoch, in the same transaction; its values are the set's.
+    """
 
     tree: str
     step: Step
+    founding: ChangeSet | None = None
 
 
 @attrs.frozen
@@ -39,6 +48,11 @@ class Look:
 def take(tree: str, holder: Holder, clock: Clock) -> Owning:
     """Take a tree; its value is the epoch."""
     return Owning(tree, (_take, (tree, holder, clock)))
+
+
+def found(change_set: ChangeSet, clock: Clock) -> Owning:
+    """Take a tree that is new with the set that makes its root."""
+    return Owning(change_set.tree, (_found, (change_set.tree, change_set.founder, clock)), change_set)
 
 
 def renew(holder: Holder, clock: Clock) -> Owning:
@@ -94,6 +108,12 @@ def _take(db: Db, tree: str, holder: Holder, clock: Clock) -> int:
             db.execute("INSERT INTO lost VALUES (?, ?, ?)", (tree, epoch, before.holder.id))
         _oust(db, before.holder)
     return taken
+
+
+def _found(db: Db, tree: str, holder: Holder, clock: Clock) -> int:
+    if db.epoch(tree) is not None:
+        raise founded(tree)
+    return _take(db, tree, holder, clock)
 
 
 def _oust(db: Db, holder: Holder) -> None:

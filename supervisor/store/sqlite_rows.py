@@ -49,13 +49,14 @@ class Compiled(Struct, frozen=True):
     """A change set, checked and encoded.
 
     Attributes:
-        size: bytes of its bodies.
+        size: bytes of its bodies. before: carried out first, and has no value.
     """
 
     tree: str
     epoch: int | None
     steps: tuple[Step, ...]
     size: int = 0
+    before: Step | None = None
 
 
 def compiled(change_set: ChangeSet | Owning) -> Compiled:
@@ -65,7 +66,10 @@ def compiled(change_set: ChangeSet | Owning) -> Compiled:
         UsageError: it breaks the rules of change sets.
     """
     if isinstance(change_set, Owning):
-        return Compiled(change_set.tree, None, (change_set.step,))
+        if change_set.founding is None:
+            return Compiled(change_set.tree, None, (change_set.step,))
+        made = compiled(change_set.founding)
+        return Compiled(made.tree, None, made.steps, made.size, change_set.step)
     checks.check(change_set)
     at = (change_set.tree, change_set.epoch or 0)
     steps = tuple([_COMPILE[type(operation)](operation, at) for operation in change_set.operations])

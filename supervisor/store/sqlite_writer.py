@@ -179,6 +179,9 @@ class Writer:
         tree, epoch, on = one.tree, one.epoch, self._on
         if epoch is not None and (found := on.epoch(tree)) != epoch:
             raise checks.fenced(tree, epoch, found)
+        if one.before is not None:
+            before, arguments = one.before
+            before(on, *arguments)
         return tuple([step(on, *arguments) for step, arguments in one.steps])
 
     def _roll_back(self, error: BaseException) -> None:

@@ -20,7 +20,15 @@ from .store_mail import (
     check_work,
 )
 from .store_rows import check_agents, check_awaiting, check_empty, check_keys, check_records, check_rows, check_text
-from .store_sets import check_cancelled, check_closed, check_conditions, check_fence, check_together, check_whole
+from .store_sets import (
+    check_cancelled,
+    check_closed,
+    check_conditions,
+    check_fence,
+    check_founding,
+    check_together,
+    check_whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -48,6 +56,7 @@ CHECKS: Final[tuple[Callable[[Store], Awaitable[None]], ...]] = (
     check_conditions,
     check_whole,
     check_fence,
+    check_founding,
     check_cancelled,
     check_together,
     check_closed,

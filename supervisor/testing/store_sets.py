@@ -29,10 +29,12 @@ from actors.changes import (
     Values,
 )
 from actors.errors import (
+    CallboardError,
     Conflict,
     Fenced,
     MailboxFull,
     Unavailable,
+    UnknownPath,
     UsageError,
 )
 from actors.ids import AgentId, MessageId, TreeId, run_id, turn_id
@@ -136,6 +138,39 @@ async def check_fence(store: Store) -> None:
     other = await store.own(TreeId("other"), holder)
     await store.commit(ChangeSet(TreeId("other"), other, (Put(agent_row("other"), fresh=True),)))
     assert await hand(Put(agent_row(LEAD)), Enqueue(envelope("m", "other"), ROOMY)) == (None, Placed(MessageId("m"), 1))
+
+
+async def check_founding(store: Store) -> None:
+    """A new tree is taken by the set that makes its root, both or neither; one that anybody had is not new (SUP-6)."""
+    hand = Hand(store)
+    await hand.begin()
+    holder, tree = store.new_holder(), TreeId("other")
+
+    async def refused(*operations: Operation, epoch: int = 1) -> type[CallboardError] | None:
+        try:
+            await store.commit(ChangeSet(tree, epoch, operations, holder))
+        except CallboardError as error:
+            return type(error)
+        return None
+
+    root, task = Put(agent_row("other"), fresh=True), Enqueue(envelope("m", "other"), ROOMY)
+    assert await refused(root, Bump("never", bound=0)) is Conflict
+    assert await refused(task) is UnknownPath
+    assert await refused(root, epoch=2) is await refused(Put(agent_row(LEAD))) is UsageError
+    assert await store.lease(tree) is None
+    assert await store.tree_rows(tree) == ()
+    told: list[Values] = []
+    values = await store.commit(ChangeSet(tree, 1, (root, task), holder), told.append)
+    assert values == told[0] == (None, Placed(MessageId("m"), 1))
+    lease = await store.lease(tree)
+    assert lease is not None
+    assert lease.holder.id == holder.id
+    assert await store.own(tree, holder) == 1
+    assert await refused(Bump("n")) is Conflict
+    await store.release(holder)
+    assert await refused(Bump("n")) is Conflict
+    epoch = await store.own(tree, store.new_holder())
+    assert await store.commit(ChangeSet(tree, epoch, (Bump("n"),))) == (1,)
 
 
 async def check_cancelled(store: Store) -> None:

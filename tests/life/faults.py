@@ -149,6 +149,8 @@ class LifeStore(PassingStore):
             def applied(values: Values) -> None:
                 nonlocal at, before
                 at = self._history.add(self._process, change_set, values)
+                if change_set.founder is not None:
+                    self._owns(change_set.tree, 1)
                 before, self._last = self._last, mine
 
             try:
@@ -181,14 +183,17 @@ class LifeStore(PassingStore):
         await self._pause_between()
         self._alive()
         epoch = await self._store.own(tree, holder)
+        self._owns(tree, epoch)
+        await self._pause_between()
+        return epoch
+
+    def _owns(self, tree: TreeId, epoch: int) -> None:
         if (tree, epoch, self._process) not in self._history.owned:
             before = self._history.owner(tree)
             if before is not None:
                 self._history.taken.append(Taken(tree, before, self._process, trio.current_time()))
             self._history.owned.append((tree, epoch, self._process))
             self._trace.say(f"p{self._process} owns {tree} at epoch {epoch}")
-        await self._pause_between()
-        return epoch
 
     async def renew(self, holder: Holder) -> dict[TreeId, int] | None:
         await self._pause_between()
