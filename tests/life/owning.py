@@ -125,6 +125,8 @@ class Life:
         found = await reading.check(store, self.world)
         found += await reading.fenced(store, self.world)
         found += taken_alive(self.world.history)
+        if not self.world.history.paths:
+            found.append("54: nobody lived: every start failed, in each process")
         for tree in dict.fromkeys(tree for tree, _, _ in self.world.history.owned):
             lease = await store.lease(tree)
             if lease is not None:
