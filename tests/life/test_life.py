@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from functools import partial
@@ -17,6 +18,8 @@ from tests.life.living import SQLITE_EVERY, live
 SEEDS: Final = range(20)
 OWNERS: Final = 3
 ROOT: Final = Path(__file__).resolve().parents[2]
+IN_CI_S: Final = {1: 25, OWNERS: 75}
+HERE_S: Final = 4
 AGAIN: Final = 8
 OWNED_FILE: Final = 13
 """A seed whose owners live over a file."""
@@ -36,6 +39,21 @@ def test_a_life_of_several_owners_keeps_its_invariants(seed: int) -> None:
     life = owning.live(seed, OWNERS)
     told = "\n".join(life.problems)
     assert not life.problems, f"{told}\nreplay: python -m tests.life --owners {OWNERS} --seed {seed} -v"
+
+
+@pytest.mark.parametrize("owners", [1, OWNERS])
+def test_many_lives_keep_their_invariants(owners: int, capsys: pytest.CaptureFixture[str]) -> None:
+    """As many more seeds as there is time for, on all processors, each checked as those above; a sample lived twice."""
+    seconds = IN_CI_S[owners] if "CI" in os.environ else HERE_S
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.life", "--owners", str(owners), "--seeds", "1000:100000", "--jobs", "2",
+         "--seconds", str(seconds)],
+        cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    with capsys.disabled():
+        print(f"\nlives of {owners} at a time:", *[line for line in done.stdout.splitlines()[-3:] if "seeds" in line])
+    assert done.returncode == 0, done.stdout[-6_000:]
+    assert " 0 failed" in done.stdout
 
 
 def test_lives_are_lived_on_both_stores() -> None:
