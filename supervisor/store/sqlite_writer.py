@@ -20,6 +20,7 @@ from actors.errors import CallboardError, Corrupt, InDoubt, InternalError, Store
 from . import checks
 from .sqlite_log import Log
 from .sqlite_owners import Look
+from .sqlite_place import Place
 from .sqlite_rows import Compiled, compiled
 from .sqlite_steps import Db
 
@@ -75,11 +76,13 @@ class Writer:
         WRITER-1 no transaction is open between groups.
         WRITER-2 what a COMMIT that failed for the disk's sake had left in the log is never followed by anything: the
             next COMMIT writes over it. Until then it is in doubt: who opens the store after a crash may find it.
+        WRITER-3 nothing is committed into files that do not stand under the store's name any more.
     """
 
     def __init__(self, path: str, db: apsw.Connection, turnstile: Turnstile, *, helped: bool = False) -> None:
         self._path = path
         self._db = db
+        self._place = Place(db)
         self._log = Log(db, helped=helped)
         self._on = Db(db, turnstile)
         self._broken: str | None = None
@@ -142,6 +145,7 @@ class Writer:
                 on.forget()
                 return None
             results.append(result)
+        self._place.check()
         self._committing = True
         on.execute("COMMIT")
         return results
@@ -199,8 +203,8 @@ class Writer:
         if not isinstance(error, Exception):
             return error
         told: CallboardError
-        if isinstance(error, Unavailable):  # another stands before the write lock for too long
-            told = Unavailable(str(error))
+        if isinstance(error, Unavailable):  # another stands before the write lock for too long, or the file is gone
+            told = Unavailable(str(error), passing=error.passing)
         else:
             told = store_error(self._path, error) if isinstance(error, apsw.Error) else self._ours(error)
         told.__cause__ = error
