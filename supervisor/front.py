@@ -20,7 +20,7 @@ from .letters import Letters
 from .remote import Remote
 from .roster import TOP
 from .starting import Start
-from .waking import wake, wake_tree
+from .waking import take, wake, wake_tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -168,6 +168,7 @@ class Supervisor:
             The handles of the agents that have work; one whose spec is missing stays suspended, and is listed too.
         """
         found = await self._parts.kernel.store.agents_with_work()
+        await take(self._parts, found)
         mine = [path for path in found if await wake(self._parts, path)]
         self._doubted(found)
         return tuple(self._ref(path) for path in mine)

@@ -2,19 +2,49 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+import trio
+
 from actors.changes import Intake
-from actors.errors import OwnedElsewhere
+from actors.errors import CallboardError, OwnedElsewhere
 from actors.happenings import AgentSuspended
-from actors.ids import AgentId, name_of
+from actors.ids import AgentId, name_of, tree_of
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from actors.actor import Actor
+    from actors.ids import TreeId
 
     from .parts import Parts
 
+AT_ONCE: Final = 64
+"""How many trees are being taken at a time."""
+
 _GOES_ON: Final = frozenset({"leaving", "cancelled", "store", "crashed"})
+
+
+async def take(parts: Parts, paths: Collection[AgentId]) -> None:
+    """Take the trees of agents that have work, side by side: their commits share flushes of the disk.
+
+    Whoever wakes an agent of one that could not be taken meets the reason again.
+    """
+    kernel = parts.kernel
+    trees = dict.fromkeys(tree_of(path) for path in paths if name_of(path) in kernel.registry)
+    wanted = [tree for tree in trees if tree not in kernel.ownership.epochs]
+    if len(wanted) < 2:
+        return
+    for at in range(0, len(wanted), AT_ONCE):
+        async with trio.open_nursery() as nursery:
+            for tree in wanted[at : at + AT_ONCE]:
+                nursery.start_soon(_take, parts, tree)
+
+
+async def _take(parts: Parts, tree: TreeId) -> None:
+    with suppress(CallboardError):
+        await parts.kernel.ownership.own(tree)
 
 
 async def wake_tree(parts: Parts, root: AgentId) -> None:

@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 import attrs
+import trio
 
 from actors import Script
+from actors.ids import TreeId
 from actors.models.script import hang
 from supervisor import open_supervisor
+from supervisor.store.faults import PassingStore
 from tests.bench import many_agents
+from tests.supervisor.promises.world import agent, quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from trio.testing import MockClock
+
+    from supervisor.store.leases import Holder
+    from tests.supervisor.promises.world import World
 
 BUSY = 5
 
@@ -81,3 +88,32 @@ async def test_rec_2_a_restart_reads_only_what_has_work(tmp_path: Path, autojump
     assert abs(many.statements - few.statements) < 10 * BUSY
     assert many.steps < few.steps + 2_000
     assert many.scanned < few.scanned + 100
+
+
+class Slow(PassingStore):
+    """A store that takes a second to hand a tree over."""
+
+    async def own(self, tree: TreeId, holder: Holder) -> int:
+        await trio.sleep(1)
+        return await super().own(tree, holder)
+
+
+async def test_rec_2_trees_are_taken_side_by_side(world: World, autojump_clock: MockClock) -> None:
+    """A restart with many trees waits for the disk as often as with a few; one that another runs holds up none."""
+    spec = agent()
+    async with world.open({"a": lambda _: ("half", hang())}, grace=0) as sup:
+        for _ in range(100):
+            await sup.start(spec, "go")
+        await quiet()
+    async with world.store() as store:
+        holder = store.new_holder()
+        await store.own(TreeId("a#7"), holder)
+        async with open_supervisor(
+            model=Script({"a": lambda _: "ok"}), store=Slow(store), agents=[spec], inline=True
+        ) as sup:
+            began = trio.current_time()
+            found = await sup.resume()
+            assert len(found) == 99
+            assert trio.current_time() - began <= 2 + 1, "64 at a time, and the one that another runs once more"
+            assert len(sup._parts.kernel.ownership.epochs) == 99
+        await store.release(holder)
