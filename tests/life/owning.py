@@ -20,9 +20,9 @@ import attrs
 import trio
 
 from actors import CallboardError
-from actors.ids import tree_of
+from actors.ids import AgentId, tree_of
 from actors.messages import ReceiptState
-from supervisor import open_supervisor, peers, remote, system
+from supervisor import AgentRef, open_supervisor, peers, remote, system
 from supervisor.store.base import Store
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
@@ -100,6 +100,7 @@ class Life:
     healed: trio.Event = attrs.field(factory=trio.Event)
     healing: trio.Event = attrs.field(factory=trio.Event)
     rested: trio.Event = attrs.field(factory=trio.Event)
+    _errands: dict[int, trio.Nursery] = attrs.field(factory=dict)
     _opening: trio.Lock = attrs.field(factory=trio.Lock)
     _came: Counter[trio.Event] = attrs.field(factory=Counter)
     _looking: trio.Lock = attrs.field(factory=trio.Lock)
@@ -186,6 +187,7 @@ class Life:
         world.history.gone.setdefault(number, trio.current_time())
         store.dead = True
         self.alive.pop(number, None)
+        self._errands.pop(number, None)
         self.sched.thaw(number)  # what stands still dies all the same
         scope.cancel()
         if world.dice(f"buried:{number}").random() < 0.5:  # else its lease runs out
@@ -207,9 +209,11 @@ class Life:
                 async with AsyncExitStack() as stack:
                     process = await self._open(number, store, dice, mode, stack)
                     async with trio.open_nursery() as nursery:
+                        self._errands[number] = nursery
                         await self._happen(process, dice, nursery)
                         if stays:
                             await self._stay(process, nursery)
+                        del self._errands[number]
                         nursery.cancel_scope.cancel()
                     world.trace.say(f"p{number} leaves")
                     self.alive.pop(number, None)
@@ -217,6 +221,7 @@ class Life:
                     self.problems += process.broken
         finally:
             self.alive.pop(number, None)
+            self._errands.pop(number, None)
             store.left.set()
         if scope.cancelled_caught and not store.dead:
             self.problems.append(f"37: leaving process {number} by {mode} took more than {living.LEAVE_S:.0f} s")
@@ -288,8 +293,32 @@ class Life:
                 await trio.sleep(dice.random() * dice.choice((0.5, 1.5, 3)) * LEASE_S)
             finally:
                 self.world.history.still.append((number, begun, trio.current_time()))
+            if dice.random() < 0.7:
+                await self._press(number, dice)
             self.world.trace.say(f"p{number} goes on")
             self.sched.thaw(number)
+
+    async def _press(self, number: int, dice: random.Random) -> None:
+        """In the moment of its coming back, orders come for a process, and it is asked for what it may have lost."""
+        process = self.alive.get(number)
+        mine = [path for path in self.world.paths if process is not None and process.store.runs(tree_of(AgentId(path)))]
+        if not mine or process is None:
+            return
+        self.world.trace.count("orders to one that comes back")
+        others = [other for other in self._all() if other is not process]
+        if others:
+            self._errand(dice.choice(others), dice.choice(mine), dice)
+            await trio.sleep(dice.random() / 2)
+        self._errand(process, mine[-1], dice)
+
+    def _errand(self, process: Process, path: str, dice: random.Random) -> None:
+        """Let a process ask something of an agent."""
+        nursery = self._errands.get(process.number)
+        if nursery is not None:
+            ref = AgentRef(process.sup._parts.desk, AgentId(path))
+            verb = dice.choice((ref.abort, ref.pause, ref.wake, partial(ref.send, "are you there?")))
+            with acting_for(process.number):
+                nursery.start_soon(living.survive, process, verb)
 
     # -- healing ---------------------------------------------------------------------------------------------------
 
@@ -298,9 +327,7 @@ class Life:
         self.world.trace.say("all heals")
         self.healing.set()
         await self.healed.wait()
-        await trio.sleep(
-            LEASE_S + 1
-        )  # whoever the stores failed has stopped by then, and the dead have lost their trees
+        await trio.sleep(LEASE_S + 1)  # whom the store failed has stopped by then; the dead have lost their trees
         self.world.healed = True
         with trio.move_on_after(living.REST_S) as scope:
             for process in self._all():
