@@ -112,8 +112,11 @@ class Life:
             async with trio.open_nursery() as nursery:
                 for slot in range(self.world.owners):
                     nursery.start_soon(self._slot, slot)
-                await self._trouble()
-                await self._heal()
+                try:
+                    await self._trouble()
+                    await self._heal()
+                finally:  # whatever ended it, nobody stands still for ever
+                    self.sched.thaw_all()
                 self.rested.set()
             self.problems += [problem for ear in self.ears for problem in ear.problems]
             self.problems += [f"SUP-2: a loop crashed: {crash}" for ear in self.ears for crash in ear.crashed]
@@ -213,7 +216,7 @@ class Life:
                         await self._happen(process, dice, nursery)
                         if stays:
                             await self._stay(process, nursery)
-                        del self._errands[number]
+                        self._errands.pop(number, None)
                         nursery.cancel_scope.cancel()
                     world.trace.say(f"p{number} leaves")
                     self.alive.pop(number, None)
