@@ -161,7 +161,7 @@ SHARED: Final = (
         "SUP-6 whoever asks has the tree",
         "supervisor/store/memory.py",
         "        if before is not None and not is_over(before, boot=holder.boot",
-        "        if before is None and not is_over(before, boot=holder.boot",
+        "        if before is not None and before.until is None and not is_over(before, boot=holder.boot",
     ),
     Mutant(
         "SUP-6 a lease acted upon, and not renewed",
