@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import attrs
 import msgspec
@@ -22,9 +22,6 @@ from .output import OutputSpec, output_spec
 from .pages import READER
 from .ports import ANSWER_TOOL, Model
 from .tools import TOOL_NAME, Tool, is_number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 RESTARTS: Final = ("permanent", "transient", "temporary")
 MODES: Final = ("one", "all")
@@ -278,6 +275,9 @@ def closure(agents: Iterable[Agent | Child]) -> Mapping[str, Agent]:
     Raises:
         UsageError: two different agents share a name; one object, or equal specs, may stand twice.
     """
+    given: object = agents
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise UsageError(f"agents= takes a list of agents, such as [lead]; got {agents!r}")
     found: dict[str, Agent] = {}
     waiting = list(agents)
     while waiting:

@@ -11,7 +11,7 @@ import attrs
 
 from .errors import UsageError
 from .messages import LaneBound
-from .usage import MICROSECONDS, picodollars
+from .usage import MICROSECONDS, MOST, picodollars
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,8 +33,8 @@ class Dimension(enum.StrEnum):
 
 def _count(instance: object, field: attrs.Attribute[int | None], value: object) -> None:
     del instance
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-        msg = f"Budget({field.name}=...) is a whole number from 0, or None for no limit; got {value!r}"
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST):
+        msg = f"Budget({field.name}=...) is a whole number from 0 to 10^15, or None for no limit; got {value!r}"
         raise UsageError(msg)
 
 
@@ -79,8 +79,8 @@ class Budget:
         if self.usd is not None:
             picodollars(self.usd)
         seconds = self.seconds
-        if seconds is not None and not (_is_number(seconds) and 0 <= seconds < math.inf):
-            msg = f"Budget(seconds=...) is a finite number from 0, or None for no limit; got {seconds!r}"
+        if seconds is not None and not (_is_number(seconds) and 0 <= seconds <= MOST):
+            msg = f"Budget(seconds=...) is a number from 0 to 10^15, or None for no limit; got {seconds!r}"
             raise UsageError(msg)
         shares = _is_number(self.soft) and _is_number(self.critical)
         if not (shares and 0 <= self.soft <= self.critical <= 1):
@@ -182,14 +182,15 @@ class Limits:
             self._check(name, getattr(self, name), 0)
         for name in ("approve_s", "turn_s"):
             seconds: object = getattr(self, name)
-            if seconds is not None and not (_is_number(seconds) and 0 < seconds < math.inf):  # type: ignore[operator]  # a number
-                msg = f"Limits({name}=...) is seconds above 0, or None for no limit; got {seconds!r}"
+            if seconds is not None and not (_is_number(seconds) and 0 < seconds <= MOST):  # type: ignore[operator]  # a number
+                msg = f"Limits({name}=...) is seconds above 0, up to 10^15, or None for no limit; got {seconds!r}"
                 raise UsageError(msg)
 
     @staticmethod
     def _check(name: str, value: object, least: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= least:
-            msg = f"Limits({name}=...) is a number from {least}; got {value!r}"
+        fits = isinstance(value, int | float) and (least <= value <= MOST or value == math.inf)
+        if isinstance(value, bool) or not fits:
+            msg = f"Limits({name}=...) is a number from {least} to 10^15; got {value!r}"
             raise UsageError(msg)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
-import math
 import re
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, TypeVar
 
 from .content import Trust
 from .errors import UsageError
 from .ports import ANSWER_TOOL
+from .usage import MOST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,8 +141,8 @@ def check_options(options: ToolOptions, where: str) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a finite number, and no truth value."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
+    """Whether it is a number that can be reckoned with, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -MOST <= value <= MOST
 
 
 def narrowed(fn: Callable[..., R], given: tuple[str, ...], where: str) -> Callable[..., R]:

@@ -20,13 +20,15 @@ from .kept import Kept
 PICO: Final = 10**12
 TOKENS_PER_PRICE: Final = 1_000_000
 MICROSECONDS: Final = 1_000_000
+MOST: Final = 10**15
+"""No limit, price or time is larger: 30 million years in seconds, and sums of such figures are still floats."""
 
 
 def picodollars(value: Decimal | str | int) -> int:
     """Dollars as picodollars, exactly.
 
     Raises:
-        UsageError: not a decimal number, negative, a float, or finer than a picodollar.
+        UsageError: not a decimal number, negative, over 10^15, a float, or finer than a picodollar.
     """
     if isinstance(value, float | bool):
         msg = f"money is a string, an int or a Decimal, never a float: write {str(value)!r}"
@@ -36,8 +38,8 @@ def picodollars(value: Decimal | str | int) -> int:
     except (InvalidOperation, ValueError, TypeError) as error:
         msg = f"money must be a decimal number of dollars such as '0.50'; got {value!r}"
         raise UsageError(msg) from error
-    if not exact.is_finite() or exact < 0 or exact != exact.to_integral_value():
-        msg = f"money must be zero or more, and whole in units of 10^-12 dollars; got {value!r}"
+    if not exact.is_finite() or not 0 <= exact <= MOST * PICO or exact != exact.to_integral_value():
+        msg = f"money must be 0 to 10^15 dollars, and whole in units of 10^-12 dollars; got {value!r}"
         raise UsageError(msg)
     return int(exact)
 

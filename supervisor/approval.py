@@ -65,13 +65,14 @@ class Approval:
             by: who decides, for the record.
 
         Raises:
-            UsageError: it was decided already (the message says how), it needs no decision any more, or an agent's own
-            code asks. StoreError.
+            UsageError: it was decided already (the message says how), it needs no decision any more, an agent's own
+            code asks, or `by` is no text. StoreError.
 
         If cancelled: it is decided or not, all or none.
 
         Durable: the decision, on return.
         """
+        check_text(by, "by= says who decides: it")
         await self._deciding.decide(self, Decision(Verdict.APPROVED, by))
 
     async def deny(self, message: str = "", *, by: str = "") -> None:
@@ -84,6 +85,7 @@ class Approval:
         Raises, cancelled, durable: as for `approve`.
         """
         check_text(message, "what the model reads of a denial")
+        check_text(by, "by= says who decides: it")
         await self._deciding.decide(self, Decision(Verdict.DENIED, by, message))
 
 

@@ -129,6 +129,12 @@ class Children:
         self._keys[start.parent, start.key or ""] = path
         birth = self._parts.staging.birth(path)
         row = birth.row if birth is not None else await self._row(path)
+        if row.name != start.agent.name:
+            msg = (
+                f"the key {start.key!r} was used for another agent ({path}), not for {start.agent.name!r}; the same key"
+                " means the same agent: give another key"
+            )
+            raise UsageError(msg)
         if row.task_digest != start.task_digest():
             msg = (
                 f"the key {start.key!r} was used for another task ({path}); the same key means the same task:"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, final
 
 import attrs
@@ -19,7 +20,7 @@ from actors.letters import Letter
 from actors.messages import Lane
 from actors.preparing import shown
 from actors.settling import BESIDE
-from actors.tools import Toolbox, toolbox
+from actors.tools import Tool, Toolbox, toolbox
 from actors.transcript import Record
 from actors.waiting import Frame
 
@@ -275,7 +276,10 @@ class Hooking:
                     raise UsageError(f"instructions returns a text or None; got {value!r}")
                 chosen.instructions = value
             case "tools":
-                chosen.box = toolbox(value)  # type: ignore[arg-type]  # it checks what it gets
+                listed = tuple(value) if isinstance(value, Iterable) else (value,)
+                if not all(isinstance(one, Tool) for one in listed):
+                    raise UsageError(f"tools returns a list of tools or None; got {value!r}")
+                chosen.box = toolbox(listed)
             case "context":
                 chosen.upto = len(_Ahead(self, self._calls, chosen).whole())
                 chosen.window = shown(value)

@@ -43,9 +43,13 @@ class Models:
         """The model of a string or object.
 
         Raises:
-            UsageError: the string names no model that can be asked.
+            UsageError: it is no model, or the string names none that can be asked.
         """
         if not isinstance(item, str):
+            if not hasattr(item, "request"):
+                raise UsageError(
+                    f"model= is 'protocol:name', a model, or a list of them (tried in order); got {item!r}"
+                )
             self._made[item.id] = item
             return item
         made = self._made.get(item)

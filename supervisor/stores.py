@@ -36,6 +36,10 @@ def open_store(store: str | os.PathLike[str] | Store | None, *, inline: bool) ->
     if store is None:
         return open_memory_store()
     if not isinstance(store, str | os.PathLike):
+        if not hasattr(store, "commit"):
+            raise UsageError(
+                f"store= is the path of an SQLite file, an opened store, or None for memory; got {store!r}"
+            )
         return nullcontext(store)
     name = os.fspath(store)
     if name.startswith(("postgresql://", "postgres://")):

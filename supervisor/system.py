@@ -6,6 +6,7 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +24,7 @@ from actors.hooks import points_of
 from actors.journal import EventJournal, JournalBound
 from actors.running import Room, Runner
 from actors.tools import is_number
+from actors.usage import Price
 from actors.watching import Board
 
 from .approvals import Approvals
@@ -58,7 +60,7 @@ from .timekeeper import jumps, kept
 from .waits import WaitGraph
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     import httpx
 
@@ -68,7 +70,6 @@ if TYPE_CHECKING:
     from actors.models.spec import ModelSpec
     from actors.ports import Model
     from actors.reports import Report
-    from actors.usage import Price
 
     from .store.base import Store
 
@@ -115,21 +116,15 @@ async def open_supervisor(
 
     If cancelled: it is left as at the end of the block; nothing keeps running (CLS-4).
     """
-    if on_exit is not None and on_exit not in ON_EXIT:
-        msg = f"on_exit= is one of {', '.join(ON_EXIT)}; got {on_exit!r}"
-        raise UsageError(msg)
-    for name, seconds in (("grace", grace), ("hard", hard)):
-        if not is_number(seconds) or not seconds >= 0:
-            msg = f"{name}= is seconds from 0; got {seconds!r}"
-            raise UsageError(msg)
+    _check_options(on_exit, journal, grace=grace, hard=hard)
     check_hooks(hooks, "hooks=")
-    body: Exception | None = None
+    body: Exception | SystemExit | KeyboardInterrupt | None = None
     async with AsyncExitStack() as stack:
         models = Models(model, _model_builder(stack))
         registry = closure(agents)
         for known in registry.values():
             models.remember(known)
-        spending = _spending(budget, prices or {}, permits)  # what is wrong is said before a nursery could wrap it
+        spending = _spending(budget, prices, permits)  # what is wrong is said before a nursery could wrap it
         options = Options(
             models.default, models.resolve, grace, hard, durable=store is not None, journal=journal, hooks=hooks
         )
@@ -146,7 +141,7 @@ async def open_supervisor(
                     await _leave(parts, "suspend" if store is not None else "abort", 0.0, hard)  # noqa: ASYNC102 - it is bounded where it waits, or does not wait at all
                 except Exception as trouble:  # noqa: BLE001 - the body's own exception comes out, whatever happens here
                     error.add_note(f"callboard: leaving failed, too: {type(trouble).__name__}: {trouble}")
-                if not isinstance(error, Exception):
+                if not isinstance(error, Exception | SystemExit | KeyboardInterrupt):
                     raise
                 body = error  # raised below, where no nursery wraps it in a group
             else:
@@ -156,6 +151,19 @@ async def open_supervisor(
                     body = error
     if body is not None:
         raise body
+
+
+def _check_options(on_exit: object, journal: object, **times: object) -> None:
+    if on_exit is not None and on_exit not in ON_EXIT:
+        msg = f"on_exit= is one of {', '.join(ON_EXIT)}; got {on_exit!r}"
+        raise UsageError(msg)
+    for name, seconds in times.items():
+        if not is_number(seconds) or not seconds >= 0:  # type: ignore[operator]  # a number
+            msg = f"{name}= is seconds from 0 to 10^15; got {seconds!r}"
+            raise UsageError(msg)
+    if not isinstance(journal, JournalBound | None):
+        msg = f"journal= is a JournalBound(events=..., size_bytes=...) or None; got {journal!r}"
+        raise UsageError(msg)
 
 
 def _model_builder(stack: AsyncExitStack) -> Callable[[ModelSpec], Model]:
@@ -210,17 +218,24 @@ def _waiting() -> _Waiting:
         return waiting
 
 
-def _spending(budget: object, prices: Mapping[str, Price], permits: object) -> _Spending:
+def _spending(budget: object, prices: Mapping[str, Price] | None, permits: object) -> _Spending:
     if budget is not None and not isinstance(budget, Budget):
         msg = f"budget= is a Budget or None; got {budget!r}"
         raise UsageError(msg)
     if not isinstance(permits, int) or isinstance(permits, bool):
         msg = f"permits= is a whole number from 1; got {permits!r}"
         raise UsageError(msg)
+    if prices is not None and not _are_prices(prices):
+        msg = f"prices= is a dict such as {{'gpt-5-mini': Price(input='0.25', output='2.00')}}; got {prices!r}"
+        raise UsageError(msg)
     ledger, graph = Ledger(budget), WaitGraph(_waiting().web)
     now = trio.lowlevel.current_clock().current_time
     gateway = Gateway(ledger, prices=prices, permits=permits, waits=graph, clock=now)
     return _Spending(ledger, graph, gateway)
+
+
+def _are_prices(prices: object) -> bool:
+    return isinstance(prices, Mapping) and all(isinstance(price, Price) for price in prices.values())
 
 
 def _assemble(

@@ -171,7 +171,10 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     text = os.fspath(path)
     if not text or text.startswith((":", "file:")):
         raise UsageError(f"a store is a file name, not {text!r}; for a store in memory give no store")
-    file = Path(text).resolve()
+    try:
+        file = Path(text).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # links that go round (RuntimeError before Python 3.13), a NUL
+        raise UsageError(f"store {text!r} is no file name ({error}); give the name of a file") from error
     if file.is_dir():
         raise UsageError(f"store {text} is a folder; give the name of a file in it, such as {Path(text) / 'agents.db'}")
     if not file.parent.is_dir():

@@ -71,6 +71,23 @@ async def test_tol_12_the_second_of_two_deciders_is_refused(world: World, autoju
         assert len(ask.ran) == (winner == "one")
 
 
+@pytest.mark.parametrize("wrong", [3, None, "\ud800"])
+async def test_acc_2_a_decision_that_no_store_reads_back_is_refused(
+    world: World, autojump_clock: MockClock, wrong: Any
+) -> None:
+    """What names no decider is refused before it is written: its agent could never be read in again."""
+    ask = Ask()
+    async with world.open(script()) as sup:
+        ref = await stopped(sup, ask.agent())
+        request = await first(sup)
+        for decide in (request.approve, request.deny):
+            with pytest.raises(UsageError, match="by= says who decides"):
+                await decide(by=wrong)
+        await request.approve(by="one")
+        assert (await ref.wait_report()).status == "done"
+        await check(sup.store)
+
+
 async def test_tol_12_requests_are_decided_in_any_order(world: World, autojump_clock: MockClock) -> None:
     """Two calls of one batch wait; the later is decided first, by another process than the earlier."""
     ask = Ask()

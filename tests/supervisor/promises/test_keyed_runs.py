@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors import Agent, Script
+import pytest
+
+from actors import Agent, Script, UsageError
 from supervisor import open_supervisor
 
 if TYPE_CHECKING:
@@ -22,3 +24,14 @@ async def test_the_same_key_returns_the_report_of_its_own_task(tmp_path: Path) -
         assert (await sup.run(scout, "first", key="k")).text == "one"
     async with open_supervisor(model=Script({"scout": []}), store=store, agents=[scout]) as sup:
         assert (await sup.run(scout, "first", key="k")).text == "one"
+
+
+async def test_a_key_is_no_other_agents(tmp_path: Path) -> None:
+    """One key for two agents is refused, with the agent that has it: never one's report as the other's."""
+    clerk, auditor = Agent("clerk"), Agent("auditor")
+    script = Script({"clerk": ["from the clerk"], "auditor": ["from the auditor"]})
+    async with open_supervisor(model=script, store=tmp_path / "agents.db", agents=[clerk, auditor]) as sup:
+        assert (await sup.run(clerk, "go", key="monday")).text == "from the clerk"
+        with pytest.raises(UsageError, match=r"'monday' was used for another agent \(clerk\), not for 'auditor'"):
+            await sup.run(auditor, "go", key="monday")
+        assert (await sup.run(auditor, "go", key="monday, auditor")).text == "from the auditor"
