@@ -29,6 +29,8 @@ APPROVAL: Final = "approval"
 """Why a parked turn is suspended."""
 PAUSED: Final = "paused"
 """Why an agent is suspended that a person paused."""
+BUDGET: Final = "budget"
+"""Why an agent is suspended whose exhausted budget says so, until it is granted more."""
 PERSON: Final = frozenset({APPROVAL, PAUSED})
 """Reasons to be suspended that a person ends."""
 

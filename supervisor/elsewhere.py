@@ -9,7 +9,7 @@ from actors.errors import Unfinished
 from actors.ids import run_id, tree_of, turn_id
 from actors.mailbox import Mailbox
 from actors.messages import Lane, Outcome, ReceiptState, Status, failure_of
-from actors.parking import APPROVAL, PAUSED, PERSON
+from actors.parking import APPROVAL, BUDGET, PAUSED, PERSON
 
 from .viewing import View
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
 SEEN_MAX: Final = 1_024
 """Of how many agents the state is remembered as it was read last."""
-_BUDGET: Final = "budget"
-_WAITS: Final = frozenset({*PERSON, _BUDGET})
+_WAITS: Final = frozenset({*PERSON, BUDGET})
 
 
 @final
@@ -142,7 +141,7 @@ def _words(stored: StoredAgent) -> str:
     row = stored.row
     if row.suspended == PAUSED:
         return f"{row.agent} is paused: wake() goes on"
-    if row.suspended == _BUDGET:
+    if row.suspended == BUDGET:
         return f"{row.agent} waits for more budget: grant() it in the process that runs it"
     names = ", ".join(f"{call.name} ({call.call})" for call in stored.calls if call.state is CallState.AWAITING)
     return f"{row.agent} waits for approval of {names}: decide in `async with sup.approvals()`, then wait again"

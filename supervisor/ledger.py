@@ -265,7 +265,7 @@ class Ledger(Roster):
         lacking = [_clipped(*lack) for lack in _lacking(account, vector(asked))]
         if not lacking:
             return ()
-        renewed = sum(node.renewed for node in account.chain)
+        renewed = self.grants(agent)
         for node, bound, extra in lacking:
             mine = bound.on_exhausted == "wrap_up"  # BUD-4: what parks or fails lends nothing, whoever asks
             if not mine or account.extended_at == renewed or bound.automatic + extra > bound.opened:

@@ -11,7 +11,7 @@ from actors.happenings import AgentCrashed, AgentSettled, AgentSuspended, Attemp
 from actors.hooked import Point
 from actors.ids import MessageId, run_id, tree_of, turn_id
 from actors.messages import Outcome, Purpose, ReceiptState, Status, failure_of
-from actors.parking import APPROVAL, PAUSED
+from actors.parking import APPROVAL, BUDGET, PAUSED
 from actors.reports import error_of
 from actors.transcript import SummaryRecord
 from actors.waiting import Need
@@ -43,6 +43,7 @@ class Life:
         self._run_over: RunId | None = None
         """The last run whose hooks behind it were called."""
         self._why: CallboardError | None = None
+        self._grants = 0  # before its turn began
         """What stopped it here with an answer owed; until a turn begins again."""
 
     def spawn(self, actor: Actor) -> None:
@@ -135,7 +136,7 @@ class Life:
 
     def turn_begins(self, actor: Actor) -> None:
         """Whoever stood still does so no more."""
-        self._why = None
+        self._why, self._grants = None, self._parts.ledger.grants(actor.path)
         self._parts.timekeeper.begins(actor)
         self._parts.seconds.begins(actor)
         standing = self._parts.standing
@@ -158,7 +159,10 @@ class Life:
             self._parked(actor, over)
             return
         parts = self._parts
-        outcome = over.outcome
+        goes_on = over.suspended == BUDGET and self._parts.ledger.grants(actor.path) > self._grants
+        if goes_on:  # a grant came, perhaps while it was being parked (BUD-5)
+            actor.suspended = None
+        outcome = None if goes_on else over.outcome
         self._hooking.leave_behind()
         parts.questions.turn_over(actor.path)
         if outcome is not None:
@@ -172,7 +176,7 @@ class Life:
                 parts.replies.run_over(outcome)
             if outcome.cut:
                 self._aborted(actor, outcome)
-        if over.suspended not in _TOLD and not _pausing(actor):
+        if over.suspended not in _TOLD and not _pausing(actor) and not goes_on:
             self.host.tell(AgentSuspended, {"reason": over.suspended})
             if outcome is None and over.suspended not in _GOES_ON:
                 self._give_up(actor, over)  # those who wait through a leave are told at its end
@@ -231,7 +235,7 @@ class Life:
         """
         if actor.active or actor.due or actor.suspended is None or actor.suspended in _STAND:
             return None
-        way = "grant() more, or abort()" if actor.suspended == "budget" else "wake() it, or resume()"
+        way = "grant() more, or abort()" if actor.suspended == BUDGET else "wake() it, or resume()"
         return self._why or Unfinished(f"{actor.path} is suspended ({actor.suspended}); the store owes the work: {way}")
 
     def fail_waiters(self, actor: Actor, error: CallboardError) -> None:

@@ -259,6 +259,10 @@ class Roster:
         how = bound.on_exhausted  # BUD-4: the budget that refuses says what is to be done
         return Exhausted(node.node, dimension.value, limit=limit, spent=used, asked=shown, on_exhausted=how)  # BUD-8
 
+    def grants(self, agent: AgentId) -> int:
+        """How many grants the budgets that bind an agent have had, extensions left out."""
+        return sum([node.renewed for node in self._accounts[agent].chain])
+
     def _move(self, account: Account, delta: Vector) -> None:
         """Add to what the chain uses."""
         if not account.plain:

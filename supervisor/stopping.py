@@ -16,7 +16,7 @@ from actors.changes import Enqueue, Move
 from actors.errors import AgentClosed, CallboardError
 from actors.ids import AgentId, parent_path, tree_of, turn_id
 from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
-from actors.parking import APPROVAL, PAUSED
+from actors.parking import APPROVAL, BUDGET, PAUSED
 from actors.waiting import Need
 
 from .cause import Cause, abort_of
@@ -289,4 +289,4 @@ def _parked(actor: Actor) -> bool:
     return actor.row.open is not None and actor.suspended in _WAITS_FOR_A_PERSON
 
 
-_WAITS_FOR_A_PERSON: Final = frozenset({APPROVAL, PAUSED, "budget", "spec_missing"})
+_WAITS_FOR_A_PERSON: Final = frozenset({APPROVAL, PAUSED, BUDGET, "spec_missing"})

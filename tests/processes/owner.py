@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from actors.errors import CallboardError, Corrupt, InternalError
+from actors.errors import CallboardError, Corrupt, InternalError, Unavailable
 from supervisor import open_supervisor
 from supervisor.store.sqlite import open_sqlite_store
 from tests.processes.world import lead_of, model_of
@@ -24,7 +24,16 @@ RESUME_S: Final = 0.4
 
 
 async def live(world: World, name: str, seconds: float) -> None:
-    """Be an owner for so long."""
+    """Be an owner for so long. Where another was stopped as it wrote, opening says so: the next process tries again."""
+    try:
+        await _live(world, name, seconds)
+    except Unavailable as error:
+        if "another process has been about to write" not in str(error):
+            raise
+        _told(world, "open", error)
+
+
+async def _live(world: World, name: str, seconds: float) -> None:
     async with (
         open_sqlite_store(world.store, owner=f"owner {name}", lease_s=world.lease_s) as store,
         open_supervisor(model=model_of(world), store=store, agents=[lead_of(world)], grace=1.0, hard=1.0) as sup,

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from actors import Budget, BudgetStage, Context, Exhausted, Limits, call, tool
+from actors import AgentSuspended, Budget, BudgetStage, Context, Exhausted, Limits, call, tool
+from actors.changes import Put
 from actors.models.script import hang
 from actors.transcript import NoteRecord, ResponseRecord, ResultRecord, problems
-from tests.supervisor.promises.world import agent, check, said, watched
+from tests.supervisor.promises.world import agent, check, has, said, watched
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
     from actors import Agent
+    from actors.changes import ChangeSet
     from actors.ports import ModelRequest
     from tests.supervisor.promises.world import World
 
@@ -167,6 +169,30 @@ async def test_bud_4_a_grant_of_tool_calls_goes_on_with_a_parked_run(world: Worl
         report = await ref.wait_report()
         assert (report.status, report.text) == ("done", "done")
         assert [done.status for done in report.calls] == ["ok", "refused", "ok"]
+
+
+@pytest.mark.parametrize("whose", ["a", "/"])
+async def test_bud_5_a_grant_that_lands_while_the_run_is_being_parked_is_not_lost(
+    world: World, autojump_clock: MockClock, whose: str
+) -> None:
+    """It goes on at once, and nobody hears that it was parked."""
+    granted: list[str] = []
+
+    async def before(change_set: ChangeSet) -> None:
+        if not granted and has(change_set, Put, lambda op: getattr(op.row, "suspended", None) == "budget"):
+            granted.append(whose)
+            await sup.grant(whose, Budget(model_calls=1), by="a test")
+
+    limits = {whose: Budget(model_calls=1, on_exhausted="park")}
+    async with (
+        world.open({"a": [call("work", seconds=1), "done"]}, budget=limits.get("/")) as sup,
+        watched(sup) as log,
+    ):
+        world.spy.before = before
+        report = await sup.run(at_work(budget=limits.get("a")), "go")
+        assert (report.status, report.text, granted) == ("done", "done", [whose])
+        assert log.of(AgentSuspended) == []
+        await check(sup.store)
 
 
 async def test_bud_4_a_call_refused_for_something_else_is_no_exhaustion(
