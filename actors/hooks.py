@@ -174,7 +174,11 @@ class Hooks:
         """A run begins."""
 
     async def before_turn(self, at: Moment) -> Answer:
-        """A turn begins."""
+        """A turn begins.
+
+        What it steers, here or in `before_request`, is answered before a task that no turn has taken yet: steer where
+        something is new, or each turn ends with that alone, and the next begins with another.
+        """
 
     async def model_changed(self, at: Moment, before: str, after: str) -> str | None:
         """A message chose a model that cannot go on with the conversation, which is about to be reset (SEL-2).

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 import trio
 
 from actors.calling import Context
+from actors.content import check_text
 from actors.conversation import Conversation
 from actors.errors import UsageError
 from actors.evolve import evolve
@@ -253,6 +254,7 @@ class Calls:
 
     def ref(self, path: AgentId) -> AgentRef:
         """A handle."""
+        check_text(path, "the path of an agent, such as 'lead/reviewer',")
         return AgentRef(self._parts.desk, path)
 
     async def start_child(

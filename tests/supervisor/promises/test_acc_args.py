@@ -6,7 +6,21 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from actors import Budget, Compaction, File, Image, LaneBound, Limits, Price, Selection, Text, UsageError
+from actors import (
+    Budget,
+    Compaction,
+    Context,
+    File,
+    Image,
+    LaneBound,
+    Limits,
+    Price,
+    Selection,
+    Text,
+    UsageError,
+    call,
+    tool,
+)
 from supervisor import wait_any
 from tests.supervisor.promises.world import agent, messages
 
@@ -142,3 +156,27 @@ def test_acc_6_bounds_that_cannot_be_meant_are_refused() -> None:
     for make in made:
         with pytest.raises(UsageError):
             make()
+
+
+@pytest.mark.parametrize("wrong", [3, None, b"a", "\ud800"])
+async def test_acc_2_a_tool_that_names_nobody_is_told_so(world: World, autojump_clock: MockClock, wrong: Any) -> None:
+    """What is no path is refused by `ctx.send`, `ctx.ask` and `ctx.ref` in words that a model can act on."""
+    told: list[str] = []
+
+    @tool
+    async def write(ctx: Context) -> None:
+        """Write."""
+        asked: list[Callable[[], Any]] = [
+            lambda: ctx.send(wrong, "x"),
+            lambda: ctx.ask(wrong, "x"),
+            lambda: ctx.ref(wrong).send("x"),
+        ]
+        for ask in asked:
+            try:
+                await ask()
+            except UsageError as error:
+                told.append(str(error))
+
+    async with world.open({"a": [call("write"), "ok"]}) as sup:
+        assert (await sup.run(agent(tools=[write]), "go")).text == "ok"
+    assert [text[:20] for text in told] == ["the path of an agent"] * 3
