@@ -62,7 +62,7 @@ class SqliteReader:
 
     @property
     def id(self) -> str:
-        """The random name of the store."""
+        """The random name of the store, and the file that it is in."""
         return self._reads.id
 
     async def load_agent(self, agent: AgentId) -> StoredAgent | None:

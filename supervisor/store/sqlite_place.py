@@ -40,7 +40,7 @@ class Place:
         self._files: tuple[tuple[str, str, _Identity], ...] = tuple(
             (ending, name, found)
             for ending in _ADVICE
-            if (found := _identity(name := f"{db.filename}{ending}")) is not None
+            if (found := identity_of(name := f"{db.filename}{ending}")) is not None
         )
 
     def check(self) -> None:
@@ -50,7 +50,7 @@ class Place:
             Unavailable: one does not. It passes where the file is put back.
         """
         for ending, name, opened in self._files:
-            found = _identity(name)
+            found = identity_of(name)
             if found != opened:
                 what = "deleted or renamed" if found is None else "replaced by another file"
                 raise Unavailable(
@@ -59,7 +59,8 @@ class Place:
                 )
 
 
-def _identity(name: str) -> _Identity | None:
+def identity_of(name: str) -> _Identity | None:
+    """The file that stands under a name, whatever it is called; None: there is none."""
     try:
         found = os.stat(name)  # noqa: PTH116 - once a commit: a Path costs more than the look
     except OSError:

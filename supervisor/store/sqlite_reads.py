@@ -22,6 +22,7 @@ from .checks import call_order
 from .leases import is_over
 from .sqlite_machine import boot_id, gone
 from .sqlite_owners import LEASE, decoded
+from .sqlite_place import identity_of
 from .sqlite_steps import RECORDS
 from .sqlite_writer import store_error
 
@@ -63,7 +64,9 @@ class Reads:
     def __init__(self, path: str, db: apsw.Connection) -> None:
         self._path = path
         self._db = db
-        self.id: str = self._rows(("SELECT value FROM meta WHERE key = 'store_id'", ()))[0][0][0]
+        name: str = self._rows(("SELECT value FROM meta WHERE key = 'store_id'", ()))[0][0][0]
+        device, number = identity_of(db.filename) or (0, 0)
+        self.id: Final = f"{name}@{device:x}.{number:x}"  # a copy of a store has its name, and other agents
 
     def load_agent(self, agent: AgentId) -> StoredAgent | None:
         """As `Reader.load_agent`."""
