@@ -379,3 +379,10 @@ def test_what_is_no_object_is_asked_for_inside_one() -> None:
     assert output_spec(str, "here").offer is None
     assert repr(spec) == "<OutputSpec list_int>"
     assert output_spec(dict[str, int], "here").name == "dict_str_int"
+
+
+@pytest.mark.parametrize("agents", [None, "lead", Agent("lead")])
+def test_a_registry_is_a_list_of_agents(agents: Any) -> None:
+    """One agent without its brackets, a name and nothing are refused, with what is taken."""
+    with pytest.raises(UsageError, match="agents= takes a list of agents"):
+        closure(agents)

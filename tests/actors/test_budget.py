@@ -10,7 +10,7 @@ from actors import Budget
 from actors.errors import UsageError
 
 
-@pytest.mark.parametrize("seconds", [math.inf, math.nan, -1, "5", True, [1]])
+@pytest.mark.parametrize("seconds", [math.inf, math.nan, -1, "5", True, [1], 10**400, 1e308])
 def test_seconds_are_a_finite_number(seconds: object) -> None:
     """No limit is None; everything that is no finite number from 0 is refused, with the way to say it."""
     with pytest.raises(UsageError, match="None for no limit"):

@@ -107,6 +107,8 @@ def test_bud_9_core_dollars_and_picodollars_are_each_others_inverse(pico: int) -
         ("NaN", "0 to 10"),
         ("Infinity", "0 to 10"),
         ("-1", "0 to 10"),
+        ("1e16", "0 to 10"),
+        (10**400, "0 to 10"),
         ("0.0000000000001", "whole in units"),
     ],
 )

@@ -21,7 +21,7 @@ MUTANTS = (
     # -- money, tokens, budgets
     Mutant("BUD-9 a float is money", USAGE, "if isinstance(value, float | bool):", "if False:"),
     Mutant("BUD-9 finer than a picodollar", USAGE, " or exact != exact.to_integral_value()", ""),
-    Mutant("BUD-9 negative money", USAGE, " or exact < 0 or", " or"),
+    Mutant("BUD-9 negative money", USAGE, "not 0 <= exact <=", "not exact <="),
     Mutant("REQ-7 reasoning is free", USAGE, "usage.output_tokens * self.output", "usage.visible * self.output"),
     Mutant(
         "REQ-7 cache writes at the price of reads", USAGE, "usage.cache_write * write", "usage.cache_write * cached"
@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "BUD-1 a limit of nothing is none", BUDGET, "            if value is not None:\n", "            if value:\n"
     ),
-    Mutant("BUD-1 negative counts", BUDGET, " or value < 0)", ")"),
+    Mutant("BUD-1 negative counts", BUDGET, "or not 0 <= value <= MOST)", "or value > MOST)"),
     Mutant("BUD-4 stages out of order", BUDGET, "0 <= self.soft <= self.critical <= 1", "0 <= self.soft <= 1"),
     # -- names
     Mutant("a grandchild belongs to another tree", IDS, 'path.partition("/")[0]', 'path.rpartition("/")[0]'),
