@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from actors.changes import AgentRow, Enqueue, Intake, Put, Shut
 from actors.content import Pinned, Trust, least
 from actors.happenings import AgentStarted
-from actors.ids import AgentId, MessageId
+from actors.ids import AgentId, MessageId, tree_of
 from actors.messages import Envelope, Lane
 
 from .budgets import write_budget
@@ -57,7 +57,7 @@ def new(parts: Parts, start: Start, path: AgentId, place: Place, *, forget: Call
     ledger.open(path, start.parent, budget, place=place)
 
     def born() -> None:
-        if path not in kernel.actors:
+        if path not in kernel.actors and tree_of(path) in kernel.ownership.epochs:  # else the next owner's (PEER-1)
             kernel.settle_in_new(row, start.agent)
         kernel.tell(path, AgentStarted, told)
 

@@ -454,3 +454,26 @@ async def test_sup_6_a_reply_that_is_looked_for_while_its_tree_is_lost_is_waited
         with trio.move_on_after(1) as scope:
             await receipt.wait_report()
         assert scope.cancelled_caught
+
+
+async def test_peer_1_an_agent_that_was_born_in_a_tree_that_is_lost_just_then_is_its_next_owner_s(
+    memory: World, autojump_clock: MockClock
+) -> None:
+    """Its birth is written, and told when the tree is another's already: whoever runs the tree next reads it in."""
+    kid, gone = AgentId("a/kid"), list[AgentId]()
+
+    async def after(change_set: ChangeSet) -> None:
+        if has(change_set, Put, lambda op: op.fresh and getattr(op.row, "agent", None) == kid):
+            await lose(sup)
+            gone.append(kid)
+
+    async with memory.open({"a": [call("kid", task="help"), "well"], "kid": ["helped"]}) as sup:
+        memory.spy.after = after
+        ref = await sup.start(agent("a", children=[agent("kid")]), "go")
+        await until(lambda: gone)
+        await quiet()
+        kernel, ledger = sup._parts.kernel, sup._parts.ledger
+        assert "a" in kernel.ownership.epochs, "nobody else had it: its task took the tree anew"
+        assert ledger.snapshot(kid).spent.model_calls == 1
+        assert kernel.actors[kid].row.turns == 1
+        assert [row.agent for row in await memory.spy.tree_rows(TreeId("a"))] == [ref.path, kid]
