@@ -65,6 +65,7 @@ class Driver:
         self._sample = Sample(world.store)
         self.counts: Counter[str] = Counter()
         self.problems: list[str] = []
+        self.ended = 0
 
     def run(self, seconds: float) -> None:
         """Let them live for so long, then end them all."""
@@ -144,6 +145,7 @@ class Driver:
         self.counts["left"] += 1
         told = (self._folder / f"{child.name}.err").read_text("utf-8", "replace").strip()
         if code != 0:
+            self.ended += 1
             self.problems.append(f"owner {child.name} ended with {code}: {told[-3000:]}")
         elif told:
             self.counts["left with a word"] += 1

@@ -31,11 +31,12 @@ HEAL_S: Final = 60.0
 
 @attrs.define
 class Ran:
-    """A run. `errors`: what verbs raised, by name."""
+    """A run. `errors`: what verbs raised, by name. `ended`: those of its problems that are an owner's own end."""
 
     counts: Counter[str] = attrs.field(factory=Counter)
     errors: Counter[str] = attrs.field(factory=Counter)
     problems: list[str] = attrs.field(factory=list)
+    ended: int = 0
 
 
 def run(folder: Path, *, seed: str, seconds: float, lease_s: float, say: Callable[[str], None]) -> Ran:
@@ -45,7 +46,7 @@ def run(folder: Path, *, seed: str, seconds: float, lease_s: float, say: Callabl
     trio.run(_made, store)
     driver = Driver(world, folder, say=say)
     driver.run(seconds)
-    ran = Ran(driver.counts, problems=driver.problems)
+    ran = Ran(driver.counts, problems=driver.problems, ended=driver.ended)
     began = time.monotonic()
     ran.problems += trio.run(_healed, attrs.evolve(world, healing=True))
     ran.counts["seconds to heal"] = round(time.monotonic() - began)
