@@ -52,12 +52,15 @@ async def recover(
     changed = recovered(rows, epoch, lived, limit_of)
     if not changed:
         return rows
+    doubt: InDoubt | None = None
     try:
         await patience.through(store.commit, ChangeSet(tree, epoch, tuple([Put(row) for row in changed])))
-    except InDoubt:
+    except InDoubt as error:
+        doubt = error
+    if doubt is not None:
         rows = await store.tree_rows(tree)
         if recovered(rows, epoch, lived, limit_of):
-            raise
+            raise doubt
         return rows
     new = {row.agent: row for row in changed}
     return tuple([new.get(row.agent, row) for row in rows])

@@ -252,7 +252,7 @@ async def test_br_180_what_a_tool_makes_of_what_it_was_told_is_believed_as_littl
                 async def ask() -> None:
                     found.append((await ctx.ask("expert", "x")).text)
 
-                async with trio.open_nursery() as nursery:
+                async with trio.open_nursery() as nursery:  # noqa: ASYNC112 - a task of the tool is what is tried
                     nursery.start_soon(ask)
                 return found[0]
 
