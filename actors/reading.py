@@ -28,13 +28,14 @@ class Reads(Protocol):
         self, path: AgentId, after: str | None, *, follow: bool
     ) -> AbstractAsyncContextManager[Subscription]: ...
     def view(self, path: AgentId) -> AgentView: ...
+    async def snapshot(self, path: AgentId) -> AgentView: ...
     async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]: ...
     async def kept(self, path: AgentId) -> tuple[KeptResult, ...]: ...
     async def read_result(self, path: AgentId, reference: str, *, start: int, chars: int) -> Page: ...
 
 
 class AgentView(Protocol):
-    """An agent as last known here."""
+    """An agent as last known here, or as read from the store."""
 
     @property
     def state(self) -> str: ...
@@ -92,6 +93,14 @@ class AgentReads:
     def statistics(self) -> AgentView:
         """All of the above with `as_of`, seconds on the supervisor's clock."""
         return self._reads.view(self._path)
+
+    async def snapshot(self) -> AgentView:
+        """Read the same from the store, never from the loop: what is committed, whichever process runs the agent.
+
+        Raises:
+            UnknownPath: it is not in the store. StoreError: it could not be read.
+        """
+        return await self._reads.snapshot(self._path)
 
     async def transcript(self, *, archived: bool = False) -> tuple[Record, ...]:
         """Read the conversation from the store, never from the loop.

@@ -36,14 +36,16 @@ class Elsewhere:
         self._kernel = kernel
         self._seen: dict[AgentId, View] = {}
 
-    def saw(self, stored: StoredAgent) -> None:
+    def saw(self, stored: StoredAgent) -> View:
         """An agent was read: its handles say so from now on, until it is read again or runs here."""
         row, mailbox = stored.row, Mailbox()
         mailbox.reload(stored.queued, stored.seq + 1)
         self._seen.pop(row.agent, None)
-        self._seen[row.agent] = View(state_of(stored), row.usage, row.spent, mailbox.statistics(), self._kernel.now())
+        view = View(state_of(stored), row.usage, row.spent, mailbox.statistics(), self._kernel.now())
+        self._seen[row.agent] = view
         if len(self._seen) > SEEN_MAX:
             del self._seen[next(iter(self._seen))]
+        return view
 
     def view(self, path: AgentId) -> View | None:
         """An agent as it was read last; None where it never was."""

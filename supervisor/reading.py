@@ -62,6 +62,10 @@ class Reading:
             return View("unloaded", NO_USAGE, NOTHING, Mailbox().statistics(), now) if seen is None else seen
         return View(state_of(actor), actor.row.usage, actor.row.spent, actor.mailbox.statistics(), now)
 
+    async def snapshot(self, path: AgentId) -> View:
+        """As the store has it now."""
+        return self._parts.elsewhere.saw(await self._read(path))
+
     async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]:
         """The conversation, from the store."""
         store = self._parts.kernel.store
@@ -79,11 +83,15 @@ class Reading:
         stored = await self._stored(path)
         return await read_page(self._parts.kernel.store, stored.row, reference, start=start, chars=chars)
 
-    async def _stored(self, path: AgentId) -> StoredAgent:
+    async def _read(self, path: AgentId) -> StoredAgent:
         stored = await self._parts.kernel.store.load_agent(path)
         if stored is None:
             msg = f"there is no agent {path!r} in this store"
             raise UnknownPath(msg)
+        return stored
+
+    async def _stored(self, path: AgentId) -> StoredAgent:
+        stored = await self._read(path)
         self._parts.elsewhere.saw(stored)
         return stored
 

@@ -154,10 +154,14 @@ async def test_sup_6_a_handle_says_how_an_agent_stands_that_runs_elsewhere(
         await mine.send("wait")
         await trio.sleep(1)
         assert ref.state == "idle", "nothing was read since"
-        await other.find("a")
-        assert ref.state == "running"
-        assert ref.statistics().as_of > seen
+        found = await ref.snapshot()
+        assert (found.state, found.mailbox.send) == ("running", 0)
+        assert found == ref.statistics()
+        assert found.as_of > seen
+        here = await mine.snapshot()  # of one that runs here: what is committed
+        assert (here.state, here.usage, here.spent) == (found.state, found.usage, found.spent)
         await mine.send("behind")
+        assert (await ref.snapshot()).mailbox.send == 1
         await mine.abort("enough")
         await mine.wait_aborted()
         await ref.wait_idle()
