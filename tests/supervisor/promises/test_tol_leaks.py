@@ -60,7 +60,7 @@ async def in_a_generator() -> str:
     async def numbers() -> AsyncIterator[int]:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(trio.sleep_forever)
-            yield 1
+            yield 1  # noqa: ASYNC101, ASYNC119 - the leak that is tried
 
     async for number in numbers():
         return str(number)
@@ -91,7 +91,7 @@ async def with_a_failure_in_it() -> str:
 
 async def by_a_task_of_its_own() -> str:
     """Have a task leave one."""
-    async with trio.open_nursery() as nursery:
+    async with trio.open_nursery() as nursery:  # noqa: ASYNC112 - a task of its own is what is tried
         nursery.start_soon(enter)
     return "done"
 
