@@ -303,7 +303,8 @@ async def test_acc_8_what_another_process_sent_is_found_behind_a_read_that_faile
         store.failing = True
         receipts = [await ref.send("more") for ref in refs]
         with trio.fail_after(30):
-            assert [(await receipt.wait_report()).text for receipt in receipts] == ["two", "two"]
+            first_report, second_report = await receipts[0].wait_report(), await receipts[1].wait_report()
+        assert (first_report.text, second_report.text) == ("two", "two")
         assert not store.failing
 
 
