@@ -18,7 +18,7 @@ from tests.life.living import SQLITE_EVERY, live
 SEEDS: Final = range(20)
 OWNERS: Final = 3
 ROOT: Final = Path(__file__).resolve().parents[2]
-IN_CI_S: Final = {1: 25, OWNERS: 75}
+IN_CI_S: Final = {1: 20, OWNERS: 50}
 HERE_S: Final = 4
 AGAIN: Final = 8
 OWNED_FILE: Final = 13
