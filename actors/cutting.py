@@ -20,6 +20,7 @@ from .ids import turn_id
 from .inputs import CommitFailed, Cut, Phase
 from .messages import failure_of
 from .moves import Abandon, CancelCalls, CutStream, Look, Over, Step, Tell, TurnState, nothing_owed, opened
+from .parking import BUDGET
 from .transcript import ResultRecord, ResultStatus
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _why(event: Cut) -> Why:
 def _late(state: TurnState, event: Cut, error: BudgetError, actions: tuple[Action, ...]) -> Step:
     """Fail; where nothing was taken yet, take it first: who sent it must be told, and not by a turn without end."""
     if isinstance(error, Exhausted) and error.on_exhausted == "park":
-        return ending.suspend(state, event.now, "budget", error, actions)
+        return ending.suspend(state, event.now, BUDGET, error, actions)
     if not nothing_owed(state):
         return ending.fail(state, error, event.now, *actions)
     state.refused, state.phase = error, Phase.LOOKING

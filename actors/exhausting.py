@@ -9,6 +9,7 @@ from .budget import Dimension
 from .errors import Exhausted
 from .inputs import Phase
 from .moves import Look, Step, TurnState, nothing_owed, opened
+from .parking import BUDGET
 
 if TYPE_CHECKING:
     from .errors import CallboardError
@@ -23,7 +24,7 @@ def not_admitted(state: TurnState, error: CallboardError, now: float) -> Step | 
     if not isinstance(error, Exhausted) or state.exhausted is not None:
         return refuse(state, state.exhausted or error, now)
     if error.on_exhausted == "park":
-        return ending.suspend(state, now, "budget", error)
+        return ending.suspend(state, now, BUDGET, error)
     if error.on_exhausted == "fail" or opened(state).step == 0 or error.dimension == Dimension.SECONDS:
         return refuse(state, error, now)
     state.exhausted = error

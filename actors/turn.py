@@ -58,6 +58,7 @@ from .inputs import (
     check_place,
 )
 from .moves import Admit, Ask, CallHook, Look, Step, Tell, TurnState, nothing_owed, opened
+from .parking import BUDGET
 from .preparing import choose_again, choose_request
 from .settling import BESIDE, clean, end, written
 from .staging import keep, landing, refused
@@ -387,7 +388,7 @@ def _failed(state: TurnState, event: Failed) -> Step:
     ending.account(state, event.usage, event.spent)
     tell = Tell(RequestFailed, {"error": f"{event.error.kind}: {event.error}"})
     if isinstance(event.error, Exhausted) and event.error.on_exhausted == "park":
-        return ending.suspend(state, event.now, "budget", event.error, (tell,))
+        return ending.suspend(state, event.now, BUDGET, event.error, (tell,))
     return ending.fail(state, event.error, event.now, tell)
 
 

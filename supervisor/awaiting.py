@@ -11,6 +11,7 @@ import trio
 from actors.errors import UsageError
 from actors.ids import MessageId, turn_id
 from actors.messages import ReceiptState, Status, skipped_of
+from actors.parking import BUDGET
 from actors.ref import Receipt
 from actors.reports import Report, report_of
 
@@ -186,7 +187,7 @@ class Awaiting:
         if stopped is None:
             return None
         last = actor.last
-        if actor.suspended == "budget" and last is not None and last.status is Status.PARKED:
+        if actor.suspended == BUDGET and last is not None and last.status is Status.PARKED:
             return last
         raise stopped
 

@@ -12,6 +12,7 @@ from actors.changes import Put
 from actors.content import check_text
 from actors.errors import UsageError
 from actors.ids import AgentId, MessageId, tree_of
+from actors.parking import BUDGET
 from actors.ref import AgentRef
 
 from .births import task_message
@@ -216,7 +217,7 @@ class Supervisor:
             self._parts.stages.granted(path)
         for other in below:
             found = kernel.actors[other]
-            if found.suspended == "budget":
+            if found.suspended == BUDGET:
                 found.suspended = None
                 found.wake()
 
