@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from tests.life.mutants import MUTANTS as LIFE
 from tests.life.mutants import SHARED
 from tests.mutants.place import Mutant
+from tests.points.mutants import MUTANTS as POINTS
 from tests.processes.mutants import MUTANTS as PROCESSES
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def core(monkeypatch: pytest.MonkeyPatch) -> tuple[Mutant, ...]:
 
 def test_every_mutant_has_its_place_and_is_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """One whose place is gone kills nothing, and one that does not parse is killed by nothing that it says."""
-    mutants = (*core(monkeypatch), *LIFE, *SHARED, *PROCESSES)
+    mutants = (*core(monkeypatch), *LIFE, *SHARED, *POINTS, *PROCESSES)
     assert len(mutants) > 300
     wrong = [f"{one.breaks} ({one.file}): {found}" for one in mutants if (found := one.wrong())]
     for one in mutants:

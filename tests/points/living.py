@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import attrs
 import trio
 
-from actors import CallboardError, Price, Script
+from actors import Agent, CallboardError, Price, Script
 from actors.changes import Intake
 from actors.errors import InternalError
 from actors.messages import ReceiptState
@@ -38,6 +38,23 @@ MOST_PROCESSES: Final = 12
 PRICES: Final = {"m": Price(1, 2)}
 
 
+@attrs.define(eq=False)
+class Cast:
+    """Who plays in a scene: its agents, made once for all lives of it, as making them costs as much as a life.
+
+    Attributes:
+        process: the one that lives now; what a tool of theirs does is its.
+    """
+
+    scene: Scene
+    process: Process = attrs.field(init=False)
+    agents: tuple[Agent, ...] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Make the agents."""
+        self.agents = self.scene.agents(lambda: self.process)
+
+
 @attrs.frozen
 class Lived:
     """What came of it.
@@ -52,18 +69,18 @@ class Lived:
     problems: tuple[str, ...]
 
 
-def live(scene: Scene, ats: tuple[int, ...], path: Path | None = None) -> Lived:
+def live(cast: Cast, ats: tuple[int, ...], path: Path | None = None) -> Lived:
     """Live a scene whose n-th process dies at its `ats[n]`-th moment; in memory, or in a file."""
-    return simulate(partial(_live, scene, ats, path), Sched(0))
+    return simulate(partial(_live, cast, ats, path), Sched(0))
 
 
-def limp(scene: Scene, failing: Failing | None, path: Path | None = None) -> Lived:
+def limp(cast: Cast, failing: Failing | None, path: Path | None = None) -> Lived:
     """Live a scene whose first process has a store that fails, and go on in it where the store does.
 
     Returns:
         What came of it; `seen` is how many operations each process asked the store for.
     """
-    return simulate(partial(_limp, scene, failing, path), Sched(0))
+    return simulate(partial(_limp, cast, failing, path), Sched(0))
 
 
 @asynccontextmanager
@@ -76,7 +93,7 @@ async def opened(bare: Store, path: Path | None) -> AsyncIterator[Store]:
         yield store
 
 
-async def _live(scene: Scene, ats: tuple[int, ...], path: Path | None) -> Lived:
+async def _live(cast: Cast, ats: tuple[int, ...], path: Path | None) -> Lived:
     outside, processes = Outside(), list[Process]()
     memory = open_memory_store(store_id="points")
     try:
@@ -85,28 +102,28 @@ async def _live(scene: Scene, ats: tuple[int, ...], path: Path | None) -> Lived:
             process = Process(outside, ats[number] if number < len(ats) else 0)
             processes.append(process)
             async with opened(memory, path) as store:
-                await _process(scene, store, process, again=number > 0)
+                await _process(cast, store, process, again=number > 0)
                 if outside.problems or number > MOST_PROCESSES:
                     break
         async with opened(memory, path) as store:
-            await _idle(scene, store, outside)
-            outside.problems += await _problems(scene, store, outside)
+            await _idle(cast, store, outside)
+            outside.problems += await _problems(cast.scene, store, outside)
     except Exception as error:  # noqa: BLE001 - whatever ends it is what was looked for
         outside.problems.append(f"it ended with {error!r}"[:600])
     return Lived(tuple(len(one.seen) for one in processes), tuple(outside.hits), tuple(outside.problems))
 
 
-async def _limp(scene: Scene, failing: Failing | None, path: Path | None) -> Lived:
+async def _limp(cast: Cast, failing: Failing | None, path: Path | None) -> Lived:
     outside = Outside()
     processes = [Process(outside, failing=failing), Process(outside)]
     memory = open_memory_store(store_id="points")
     try:
         for process in processes:
             async with opened(memory, path) as store:
-                await _lame(scene, store, process)
+                await _lame(cast, store, process)
         async with opened(memory, path) as store:
-            await _idle(scene, store, outside)
-            outside.problems += await _problems(scene, store, outside)
+            await _idle(cast, store, outside)
+            outside.problems += await _problems(cast.scene, store, outside)
     except Exception as error:  # noqa: BLE001 - whatever ends it is what was looked for
         outside.problems.append(f"it ended with {error!r}"[:600])
     return Lived(tuple(one.operations for one in processes), (), tuple(outside.problems))
@@ -115,12 +132,12 @@ async def _limp(scene: Scene, failing: Failing | None, path: Path | None) -> Liv
 # -- one process -----------------------------------------------------------------------------------------------------
 
 
-async def _process(scene: Scene, bare: Store, process: Process, *, again: bool) -> None:
+async def _process(cast: Cast, bare: Store, process: Process, *, again: bool) -> None:
     store = MortalStore(bare, process)
     await _look(bare, process.outside)
     try:
         with process.scope:
-            await _run(scene, store, process, again=again)
+            await _run(cast, store, process, again=again)
     except Exception:
         if not process.dead:  # what a dead one raises never happened
             raise
@@ -131,20 +148,20 @@ async def _process(scene: Scene, bare: Store, process: Process, *, again: bool) 
     await bare.release(store.holder)  # its process is known to be gone
 
 
-async def _lame(scene: Scene, bare: Store, process: Process) -> None:
+async def _lame(cast: Cast, bare: Store, process: Process) -> None:
     """A process that lives on whatever its store does; where that failed once, the same one goes on."""
     store = MortalStore(bare, process)
     await _look(bare, process.outside)
     for_ever = process.failing is not None and process.failing.forever
     try:
-        async with _supervisor(scene, store, process) as sup:
+        async with _supervisor(cast, store, process) as sup:
             try:
-                await _drive(scene, sup, process, again=True)
+                await _drive(cast, sup, process, again=True)
             except Exception as error:
                 if not process.failed or not _expected(error):
                     raise
                 if not for_ever:
-                    await _insist(scene, sup, process)
+                    await _insist(cast, sup, process)
             if not for_ever:
                 process.outside.problems += at_rest(sup)
     except Exception as error:
@@ -154,10 +171,10 @@ async def _lame(scene: Scene, bare: Store, process: Process) -> None:
     await bare.release(store.holder)  # its process has ended
 
 
-async def _insist(scene: Scene, sup: Supervisor, process: Process) -> None:
+async def _insist(cast: Cast, sup: Supervisor, process: Process) -> None:
     """The store is well again: the same process does it all."""
     try:
-        await _drive(scene, sup, process, again=True)
+        await _drive(cast, sup, process, again=True)
     except Exception as error:  # noqa: BLE001 - leaving may say that the store failed, this may not
         process.outside.problems.append(f"SUP-2: the process does not go on: {error!r}"[:600])
 
@@ -188,36 +205,36 @@ async def _rows(store: Store) -> tuple[AgentRow, ...]:
     return tuple(found)
 
 
-async def _run(scene: Scene, store: MortalStore, process: Process, *, again: bool) -> None:
-    async with _supervisor(scene, store, process) as sup:
-        await _drive(scene, sup, process, again=again)
+async def _run(cast: Cast, store: MortalStore, process: Process, *, again: bool) -> None:
+    async with _supervisor(cast, store, process) as sup:
+        await _drive(cast, sup, process, again=again)
         if not process.dead:
             process.outside.problems += at_rest(sup)
 
 
 @asynccontextmanager
-async def _supervisor(scene: Scene, store: MortalStore, process: Process) -> AsyncIterator[Supervisor]:
-    specs = scene.agents(lambda: process)
+async def _supervisor(cast: Cast, store: MortalStore, process: Process) -> AsyncIterator[Supervisor]:
+    cast.process, scene = process, cast.scene
 
     def play(request: ModelRequest) -> object:
         return scene.play(request, process)
 
-    model = MortalModel(Script({spec.name: play for spec in specs}), process)
+    model = MortalModel(Script({spec.name: play for spec in cast.agents}), process)
     async with open_supervisor(
-        model=model, store=store, agents=specs, prices=PRICES, inline=True, grace=5, hard=2
+        model=model, store=store, agents=cast.agents, prices=PRICES, inline=True, grace=5, hard=2
     ) as sup:
         sup._parts.board.add(Viewer(process))  # type: ignore[arg-type]  # it has what is used
         yield sup
 
 
-async def _drive(scene: Scene, sup: Supervisor, process: Process, *, again: bool) -> None:
+async def _drive(cast: Cast, sup: Supervisor, process: Process, *, again: bool) -> None:
     """Do all of it, and wait until nothing is owed."""
     with trio.fail_after(REST_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(decide, sup, process)
             if again:
                 await sup.resume()
-            await scene.drive(Person(process), sup, scene.agents(lambda: process)[0])
+            await cast.scene.drive(Person(process), sup, cast.agents[0])
             while await sup.store.agents_with_work() or _active(sup):  # noqa: ASYNC110 - a store has no event
                 await trio.sleep(1)
             nursery.cancel_scope.cancel()
@@ -238,13 +255,12 @@ def at_rest(sup: Supervisor) -> list[str]:
     return found
 
 
-async def _idle(scene: Scene, bare: Store, outside: Outside) -> None:
+async def _idle(cast: Cast, bare: Store, outside: Outside) -> None:
     """Whoever comes next has nothing to do, and asks no model."""
     process = Process(outside)
     asked = outside.asked.total()
-    specs = scene.agents(lambda: process)
     model = MortalModel(Script({}), process)
-    async with open_supervisor(model=model, store=bare, agents=specs, prices=PRICES, inline=True) as sup:
+    async with open_supervisor(model=model, store=bare, agents=cast.agents, prices=PRICES, inline=True) as sup:
         resumed = await sup.resume()
         await trio.sleep(10)
     if resumed or outside.asked.total() != asked:

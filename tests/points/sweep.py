@@ -8,14 +8,15 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
+from contextlib import contextmanager
 from itertools import combinations_with_replacement, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
 from tests.points.dying import Failing, Fault
-from tests.points.living import limp, live
+from tests.points.living import Cast, limp, live
 from tests.points.scenes import SCENES
 from tests.points.table import POINTS, covered
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from tests.points.living import Lived
     from tests.points.scenes import Scene
+
+Ended: TypeAlias = "tuple[tuple[int, ...], Lived]"
+"""The moments at which a life's processes died, and what came of it."""
 
 SHOWN: Final = 20
 HERE: Final = tuple(point.number for point in POINTS if point.moments)
@@ -36,13 +40,14 @@ class Sweep:
     """What was run on one store, and what came of it.
 
     Attributes:
-        store: `memory` or `sqlite`. stops_at: on the monotonic clock; None: never.
+        store: `memory` or `sqlite`. stops_at: on the monotonic clock; None: never. stops: with what breaks first.
         points, pairs: numbers that a crash, or two of one life, covered. ran: lives, by what was done to them.
         singles, doubles, faults: how many such lives there are. broken: promises, with how to see it again.
     """
 
     store: str
     stops_at: float | None = None
+    stops: bool = attrs.field(default=False, kw_only=True)
     points: set[int] = attrs.field(factory=set)
     pairs: set[tuple[int, ...]] = attrs.field(factory=set)
     ran: Counter[str] = attrs.field(factory=Counter)
@@ -50,17 +55,16 @@ class Sweep:
     doubles: int = 0
     faults: int = 0
     broken: list[str] = attrs.field(factory=list)
+    _casts: dict[str, Cast] = attrs.field(factory=dict, init=False)
 
-    def once(self, scene: Scene, every: int = 1, turn: int = 0) -> list[tuple[tuple[int, ...], Lived]]:
+    def once(self, scene: Scene, every: int = 1, turn: int = 0) -> list[Ended]:
         """A crash at each moment of each process of a scene that nothing disturbs, or at one in `every`."""
         whole = self.run(scene, ())
         moments = [(0,) * before + (at,) for before, seen in enumerate(whole.seen) for at in range(1, seen + 1)]
         self.singles += len(moments)
         return list(self._lives(scene, moments[turn % every :: every], "one crash"))
 
-    def twice(
-        self, scene: Scene, first: Iterable[tuple[tuple[int, ...], Lived]], every: int = 1, turn: int = 0
-    ) -> None:
+    def twice(self, scene: Scene, first: Iterable[Ended], every: int = 1, turn: int = 0) -> None:
         """Behind each of these, a crash at each moment of the process that comes next, or at one in `every`."""
         moments = [(*ats, at) for ats, lived in first for at in range(1, lived.seen[len(ats)] + 1)]
         self.doubles += len(moments)
@@ -84,22 +88,32 @@ class Sweep:
             self._limp(scene, failing)
 
     def _limp(self, scene: Scene, failing: Failing | None) -> Lived:
-        with tempfile.TemporaryDirectory(prefix="points-") as folder:
-            lived = limp(scene, failing, self._file(folder))
+        with self._file() as path:
+            lived = limp(self._cast(scene), failing, path)
         self.broken += [f"{scene.name} in {self.store}, {failing}: {problem}" for problem in lived.problems]
         return lived
 
     @property
     def over(self) -> bool:
-        """Whether its time is up."""
-        return self.stops_at is not None and time.monotonic() > self.stops_at
+        """Whether its time is up, or it has found what it was to find."""
+        return (self.stops_at is not None and time.monotonic() > self.stops_at) or (self.stops and bool(self.broken))
 
-    def _file(self, folder: str) -> Path | None:
-        return Path(folder) / "points.db" if self.store == "sqlite" else None
+    def _cast(self, scene: Scene) -> Cast:
+        cast = self._casts.get(scene.name)
+        if cast is None:
+            cast = self._casts[scene.name] = Cast(scene)
+        return cast
 
-    def _lives(
-        self, scene: Scene, moments: list[tuple[int, ...]], what: str
-    ) -> Iterator[tuple[tuple[int, ...], Lived]]:
+    @contextmanager
+    def _file(self) -> Iterator[Path | None]:
+        """A place for a life's store, where that is a file."""
+        if self.store == "memory":
+            yield None
+            return
+        with tempfile.TemporaryDirectory(prefix="points-") as folder:
+            yield Path(folder) / "points.db"
+
+    def _lives(self, scene: Scene, moments: list[tuple[int, ...]], what: str) -> Iterator[Ended]:
         for ats in moments:
             if self.over:
                 return
@@ -110,8 +124,8 @@ class Sweep:
 
     def run(self, scene: Scene, ats: tuple[int, ...]) -> Lived:
         """One life."""
-        with tempfile.TemporaryDirectory(prefix="points-") as folder:
-            lived = live(scene, ats, self._file(folder))
+        with self._file() as path:
+            lived = live(self._cast(scene), ats, path)
         numbers = [covered(hit) for hit in lived.hits]
         self.points.update(*numbers)
         for one, other in pairwise(numbers):
