@@ -19,7 +19,7 @@ from .happenings import ResponseEnded
 from .ids import turn_id
 from .inputs import CommitFailed, Cut, Phase
 from .messages import failure_of
-from .moves import Abandon, CancelCalls, CutStream, Look, Over, Step, Tell, TurnState, nothing_owed, opened
+from .moves import Abandon, Again, CancelCalls, CutStream, Look, Over, Step, Tell, TurnState, nothing_owed, opened
 from .parking import BUDGET
 from .transcript import ResultRecord, ResultStatus
 
@@ -66,6 +66,8 @@ def cut(state: TurnState, event: Cut) -> Step:
         batch_over(state, (), ())
         why = "" if event.reason is not None else _why(event)  # an abort is theirs already (ABT-5)
         actions += [CancelCalls(running, why), *settled_tells(ended)]
+        if running and event.late is not None:  # what they wait for is aborted before a commit settles them (SUP-4)
+            return Step(state, (), (*actions, Again(event)))
     if event.late is not None:
         return _late(state, event, event.late, tuple(actions))
     if event.steer:

@@ -187,7 +187,7 @@ class CutStream(Struct, frozen=True):
 
 
 class Again(Struct, frozen=True):
-    """Take an input once more, before any other: its commit failed for what is left out now."""
+    """Take an input once more, before any other: what its commit failed for is left out now, or had to come first."""
 
     event: Input
 

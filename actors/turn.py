@@ -362,11 +362,11 @@ def _returned(state: TurnState, event: CallsReturned) -> Step:
     ended = tuple([call for call, was in zip(calls, before, strict=True) if call is not was])
     keep(state, before, event.outcomes)
     bounds.settled(state, calls, ended)
-    tells = (*settled_tells(ended), *cut_off(before, ended, event.outcomes))
+    tells = (*settled_tells(ended), *(fatal := cut_off(before, ended, event.outcomes)))
     started: tuple[CallView, ...] = ()
+    if fatal or (batch.finished(calls) and not state.suspending):  # fatal: what it cut comes before a commit (SUP-4)
+        return batch_over(state, (), tells)
     if not state.suspending:
-        if batch.finished(calls):
-            return batch_over(state, (), tells)
         started = parking.start_more(state)
     rows = (*landing(state), *rows_of(state, (*ended, *started)))
     if parking.idle(state):

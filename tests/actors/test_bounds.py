@@ -11,7 +11,7 @@ from actors.evolve import evolve
 from actors.hooked import Point
 from actors.inputs import Begin, Cut, HookReturned, Phase
 from actors.messages import Status
-from actors.moves import CancelCalls, CutStream, Look, TurnState
+from actors.moves import Again, CancelCalls, CutStream, Look, TurnState
 from actors.transcript import ResultStatus
 from actors.usage import MICROSECONDS, NOTHING, Amounts
 from tests.actors.turnkit import Drive, call, message, open_row, row, spec
@@ -58,6 +58,7 @@ def test_trn_7_core_what_is_under_way_is_cut_when_the_time_is_up() -> None:
     drive.reply(call("look"), call("write", '{"path": "b"}'), call("put", '{"key": "e"}'))
     drive.give(Cut(drive.now, late=bounds.late(drive.state), outcomes=(drive.outcome(0),)))
     assert drive.last(CancelCalls).calls == ("lead:t1.1.1",)
+    drive.give(drive.last(Again).event)
     assert drive.results == [ResultStatus.OK, ResultStatus.TIMEOUT, ResultStatus.SKIPPED]
     assert limit_told(drive)
     drive.check()

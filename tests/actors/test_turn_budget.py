@@ -10,7 +10,7 @@ from actors.happenings import NoteWritten, RequestFailed, TurnEnded
 from actors.hooked import Point
 from actors.inputs import Begin, Cut, Failed, NotAdmitted
 from actors.messages import Status
-from actors.moves import CancelCalls
+from actors.moves import Again, CancelCalls
 from actors.transcript import ResultRecord, ResultStatus
 from actors.usage import NOTHING, Amounts, Usage
 from tests.actors.compactkit import at_the_model, summary
@@ -166,9 +166,10 @@ def test_a_turn_is_cut_when_the_seconds_of_its_budget_are_used_up(how: str, stat
     drive = Drive().start()
     drive.reply(call("look"))
     drive.give(Cut(drive.now, late=exhausted("seconds", how)))
+    assert drive.all(CancelCalls)
+    drive.give(drive.last(Again).event)
     assert (drive.outcome_told.status, drive.shape) == (status, shape)
     assert drive.results == [ResultStatus.TIMEOUT]
-    assert drive.all(CancelCalls)
     (result,) = [record for record in drive.records if isinstance(record, ResultRecord)]
     assert text_of(result.content) == "The time of the budget was used up while this call was running."
 

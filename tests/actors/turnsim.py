@@ -280,6 +280,8 @@ class Sim:
         assert before == as_given, "TURN-4: a step changes a copy"
         self.spent += cost_of(before, event)
         if made.commit:
+            cut = [one for one in made.actions if isinstance(one, moves.CancelCalls) and one.why and one.calls]
+            assert not cut, "SUP-4: what a call waits for is aborted before a commit settles it"
             try:
                 self.commit(made)
             except CallboardError as error:

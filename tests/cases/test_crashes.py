@@ -12,10 +12,23 @@ import attrs
 import pytest
 import trio
 
-from actors import Agent, AgentCrashed, ApprovalAsked, Budget, Context, Limits, Script, call, rejected, tool
+from actors import (
+    Agent,
+    AgentCrashed,
+    ApprovalAsked,
+    Budget,
+    Context,
+    Limits,
+    RequestStarted,
+    Script,
+    call,
+    rejected,
+    tool,
+)
 from actors.changes import Append
 from actors.ids import AgentId
 from actors.messages import ReceiptState
+from actors.models.script import hang
 from actors.tools import Effect
 from actors.transcript import MessageRecord, ResponseRecord, ResultRecord, problems
 from tests.cases.dying import AFTER, AT, BEFORE, Mortal, at_rest, dies, lives, living
@@ -398,4 +411,40 @@ async def test_br_114_crashes_of_the_loop_and_of_its_process_are_counted_togethe
         assert (await late.wait_report()).status == "failed"
         assert late.state is ReceiptState.DEAD
         assert (list(bug.times.values()), len(asked)) == ([2], 3)
+        await check(sup.store)
+
+
+@pytest.mark.parametrize("how", ["late", "fatal", "fatal, leaving"])
+async def test_br_022_no_crash_behind_a_call_that_was_cut_leaves_its_child_running(
+    world: World, autojump_clock: MockClock, how: str
+) -> None:
+    """A turn's time is up, or a sibling fails for all: the process dies as soon as the call is settled in the store.
+
+    The child that it waited for is aborted by then, and asks for nothing in the next process.
+    """
+
+    @tool(fatal=True)
+    async def breaks() -> str:
+        """Break."""
+        await trio.sleep(2)
+        msg = "broken"
+        raise RuntimeError(msg)
+
+    kid = Agent("kid", "Help.")
+    limits = Limits(turn_s=2 if how == "late" else None)
+    lead = Agent("lead", "Lead.", tools=[breaks], children=[kid], limits=limits)
+    steps = [call("kid", task="x"), *([call("breaks")] if how.startswith("fatal") else [])]
+    model: dict[str, Any] = {"lead": lambda r: "on" if r.window.responses else steps, "kid": lambda _: hang()}
+    process = dies(AFTER, "settled")
+    async with living(world, model, process) as sup:
+        ref = await sup.start(lead, "go")
+        await trio.sleep(1.5)
+        if how == "fatal, leaving":
+            await ref.pause()
+        await trio.sleep(100)
+    async with world.open({**model, "kid": lambda _: "goes on"}, agents=[lead]) as sup, watched(sup) as log:
+        await sup.resume()
+        await trio.sleep(10)
+        assert log.of(RequestStarted, "lead/kid") == []
+        assert (await (await sup.find("lead/kid")).wait_report()).status == "aborted"
         await check(sup.store)
