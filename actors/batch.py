@@ -199,7 +199,7 @@ def recover(calls: tuple[CallView, ...], turn: TurnId) -> tuple[tuple[CallView, 
     for call in calls:
         found = call
         if call.state is CallState.STARTED:
-            if call.tool is None or call.tool.effect is Effect.ONCE:
+            if is_lost(call):
                 done = result(turn, call.block, ResultStatus.UNKNOWN, UNKNOWN)
                 found = evolve(call, state=CallState.SETTLED, result=done)
             else:
@@ -211,6 +211,11 @@ def recover(calls: tuple[CallView, ...], turn: TurnId) -> tuple[tuple[CallView, 
             found = evolve(call, state=CallState.SETTLED, result=done)
         after.append(found)
     return tuple(after), tuple(again)
+
+
+def is_lost(call: CallView) -> bool:
+    """Whether a call found open had started, and never runs again: nobody will know what came of it (TOL-3)."""
+    return call.state is CallState.STARTED and (call.tool is None or call.tool.effect is Effect.ONCE)
 
 
 def results(calls: tuple[CallView, ...]) -> tuple[ResultRecord, ...]:

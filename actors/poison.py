@@ -47,29 +47,34 @@ def at_work(row: AgentRow) -> bool:
     return row.open is not None and row.suspended is None and not row.open.left
 
 
-def _tries(row: AgentRow, event: Begin) -> int:
+def _tries(row: AgentRow, *, crashed: bool) -> int:
     """How often a turn that was found open has crashed, the crash of its loop just now included."""
     assert row.open is not None, "it was found open"
-    return row.open.tries + (event.crashed and at_work(row))
+    return row.open.tries + (crashed and at_work(row))
 
 
 def found(row: AgentRow, event: Begin) -> OpenTurn:
     """A turn that was found open, as it goes on: its crash is counted before it works."""
     assert row.open is not None, "it was found open"
-    return evolve(row.open, tries=_tries(row, event), left=False, asking=False, held=NOTHING)
+    return evolve(row.open, tries=_tries(row, crashed=event.crashed), left=False, asking=False, held=NOTHING)
+
+
+def gives_up(row: AgentRow, limit: int, *, crashed: bool) -> bool:
+    """Whether a turn that was found open crashed too often to be gone on with. `crashed`: its loop did, just now."""
+    turn_open, crashes = row.open, _tries(row, crashed=crashed)
+    assert turn_open is not None, "it was found open"
+    if turn_open.alone or not crashes:
+        return False
+    return crashes >= limit - (len(turn_open.consumed) > 1)
 
 
 def given_up(state: TurnState, event: Begin) -> Step | None:
     """The step that ends a turn which crashed too often; None where it may go on, and nothing has changed."""
-    turn_open, limit = opened(state), state.spec.limits.poison_limit
-    crashes = _tries(state.row, event)
-    if turn_open.alone or not crashes:
+    limit = state.spec.limits.poison_limit
+    if not gives_up(state.row, limit, crashed=event.crashed):
         return None
-    if crashes >= limit:
-        return _bury(state, event, crashes)
-    if crashes == limit - 1 and len(turn_open.consumed) > 1:
-        return _take_apart(state, event, crashes)
-    return None
+    crashes = _tries(state.row, crashed=event.crashed)
+    return _bury(state, event, crashes) if crashes >= limit else _take_apart(state, event, crashes)
 
 
 def _bury(state: TurnState, event: Begin, crashes: int) -> Step:

@@ -16,6 +16,8 @@ from actors.reports import error_of
 from actors.transcript import SummaryRecord
 from actors.waiting import Need
 
+from .orphans import bereave
+
 if TYPE_CHECKING:
     from actors.actor import Actor
     from actors.changes import AgentRow
@@ -135,7 +137,9 @@ class Life:
         self._parts.standing.look(actor.path)
 
     def turn_begins(self, actor: Actor) -> None:
-        """Whoever stood still does so no more."""
+        """Whoever stood still does so no more; what waits below for calls that are lost is aborted before them."""
+        if actor.memory.calls and actor.loop is not None and not _aborting(actor):  # an abort takes all of them along
+            self.calls.aborting |= bereave(self._parts, actor, self.host.toolbox())
         self._why, self._grants = None, self._parts.ledger.grants(actor.path)
         self._parts.timekeeper.begins(actor)
         self._parts.seconds.begins(actor)

@@ -69,6 +69,11 @@ def held_by(parts: Parts, path: AgentId, calls: Collection[Running]) -> tuple[Ag
     )
 
 
+def bereft(parts: Parts, path: AgentId, calls: Collection[CallId]) -> tuple[AgentId, ...]:
+    """The children that calls of an agent had waited for which are lost with their process, and that nobody wants."""
+    return tuple([node for node in _started_by(parts, path, calls) if not _wanted_by_others(parts, node, ())])
+
+
 def _below(parts: Parts, path: AgentId, waits: Iterable[Wait]) -> list[AgentId]:
     below = f"{path}/"
     return [target for wait in waits for target in parts.graph.targets_of(wait) if target.startswith(below)]

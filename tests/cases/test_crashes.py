@@ -448,3 +448,46 @@ async def test_br_022_no_crash_behind_a_call_that_was_cut_leaves_its_child_runni
         assert log.of(RequestStarted, "lead/kid") == []
         assert (await (await sup.find("lead/kid")).wait_report()).status == "aborted"
         await check(sup.store)
+
+
+@pytest.mark.parametrize("effect", [Effect.ONCE, Effect.PURE])
+async def test_br_022_065_what_a_call_waited_for_that_a_crash_has_lost_does_not_go_on(
+    world: World, autojump_clock: MockClock, effect: Effect
+) -> None:
+    """A `once` tool that waits for a child is settled unknown, or its turn is given up: the child is aborted first.
+
+    One that reports by message goes on.
+    """
+    kid, aside = Agent("kid", "Help."), Agent("aside", "Help.")
+
+    @tool(effect=effect)
+    async def delegate(ctx: Context) -> str:
+        """Hand it on."""
+        await ctx.start(aside, "y", background=True)
+        return (await (await ctx.start(kid, "x")).wait_report()).text
+
+    limits = Limits(poison_limit=3 if effect is Effect.ONCE else 1)
+    lead = Agent("lead", "Lead.", tools=[delegate], limits=limits)
+    model: dict[str, Any] = dict.fromkeys(("kid", "aside"), lambda _: hang())
+    model["lead"] = lambda r: "on" if r.window.responses else call("delegate")
+    process = lives()
+    async with living(world, model, process) as sup:
+        await sup.start(lead, "go")
+        await trio.sleep(1)
+        process.die()
+    settled: list[str] = []
+
+    async def before(one: ChangeSet) -> None:
+        settled.extend(Labels().of(one) & {"abort", "settled", "unknown"})
+
+    model["aside"] = lambda _: "goes on"
+    async with world.open(model, agents=[lead, kid, aside]) as sup, watched(sup) as log:
+        world.spy.before = before
+        await sup.resume()
+        await trio.sleep(10)
+        assert (settled[0], "settled" in settled or "unknown" in settled) == ("abort", True)
+        assert len(log.of(RequestStarted, "lead/kid")) <= 1
+        report = await (await sup.find("lead/kid")).wait_report()
+        assert (report.status, "was lost with its process" in str(report.error)) == ("aborted", True)
+        assert (await (await sup.find("lead/aside")).wait_report()).text == "goes on"
+        await check(sup.store)
