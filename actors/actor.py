@@ -219,11 +219,11 @@ class Actor:
         host, row, memory = self.keeper.host, self.row, self.memory
         assert memory.conversation is not None, "it was read"
         alone = self.compacting and not (row.open is not None or self.mailbox.wants_turn)
-        look = host.look(sends=False)
+        look = memory.look(host, row)
         begin = memory.begin(host, row, look, crashed=self.crashes.uncounted)
         if alone or at_once is not None:
             begin = evolve(begin, compact=alone, more=at_once is not None)
-        state = memory.state(self.spec, row, look, new_run=self.run_over or not self.run_open)
+        state = memory.state(self.spec, row, look, now=begin.now, new_run=self.run_over or not self.run_open)
         if self.compacting:
             state.compacting = Compacting(ASKED)
         self.run_open |= not alone

@@ -144,8 +144,8 @@ def spent_by(answer: Responded) -> Amounts:
 
 async def answered(
     host: Host, conversation: Conversation, action: Ask, collector: Collector, wanted: Callable[[], bool]
-) -> Responded | Failed:
-    """Ask for a response. `wanted`: whether nothing has cut it since."""
+) -> Responded | Failed | None:
+    """Ask for a response; None where it was cut. `wanted`: whether nothing has cut it since."""
     ticket = collector.ticket
     try:
         request = host.request(conversation.window(), action.step, action.output, toolless=action.toolless)
@@ -159,6 +159,8 @@ async def answered(
         return Failed(host.now(), _raised(bug), ticket.usage, ticket.charged)  # noqa: ASYNC104 - likewise
     finally:
         host.gate.abandon(ticket)
+    if served is None:
+        return None
     answer_tool = None if action.output is None else ANSWER_TOOL  # a call of it runs nothing, and costs none
     calls = sum(isinstance(block, WireCall) and block.name != answer_tool for block in served.response.blocks)
     granted, short = host.grant_calls(calls) if calls and wanted() else (None, None)
@@ -168,8 +170,8 @@ async def answered(
 
 async def summarised(
     host: Host, conversation: Conversation, state: TurnState, collector: Collector
-) -> Summarised | NotSummarised:
-    """Ask for a summary of the conversation as it is now."""
+) -> Summarised | NotSummarised | None:
+    """Ask for a summary of the conversation as it is now; None where it was cut."""
     ticket, rule = collector.ticket, state.spec.compaction
     try:
         chosen = planned(conversation, state)
@@ -187,6 +189,8 @@ async def summarised(
         return NotSummarised(host.now(), _raised(bug), ticket.usage, ticket.charged, ticket.cost_known)  # noqa: ASYNC104 - likewise
     finally:
         host.gate.abandon(ticket)
+    if served is None:
+        return None
     return Summarised(host.now(), served, ticket.charged, chosen, conversation.window().size_bytes)
 
 

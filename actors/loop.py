@@ -74,8 +74,7 @@ class TurnLoop:
         self._cut: tuple[str | None, Orders, BudgetError | None] | None = None
         self._collector: Collector | None = None
         self._asking = self._leaving = self.aborting = False  # aborting: it ends, whatever its tools wait for
-        self._stream: trio.CancelScope | None = None  # of a request, and of a wait for a place: made where there is one
-        self._waiting: trio.CancelScope | None = None
+        self._waiting: trio.CancelScope | None = None  # of a wait for a place: made where there is one
         self._nursery: trio.Nursery | None = None
         self._admitted: Ticket | None = None  # the last one
         self._end_hook: Callable[[], None] = _nothing  # cancels the last one, which may be over
@@ -260,7 +259,7 @@ class TurnLoop:
                 answer, wanted = partial(self._answer, self._generation), partial(self._asks, self._generation)
                 self._end_hook = host.start_hook(action, answer, wanted)
             case CutStream():
-                _cancel(self._stream)
+                host.gate.stop(self._admitted)
             case Again(event=event):
                 self._inbox.appendleft(event)
             case Abandon(ticket=ticket):
@@ -339,12 +338,13 @@ class TurnLoop:
             return
         self._collector = collector = Collector(host, ticket, quiet=isinstance(action, Summarise))
         self._asking = True
-        with self.streams.entered() as self._stream:
+        with self.streams:
             if isinstance(action, Summarise):
-                said: Input = await summarised(host, self._conversation, self.state, collector)
+                said: Input | None = await summarised(host, self._conversation, self.state, collector)
             else:
                 said = await answered(host, self._conversation, action, collector, partial(self._asks, generation))
-            self._answer(generation, said)
+            if said is not None:
+                self._answer(generation, said)
         if generation == self._generation:  # the collector stays until the answer is taken in: a cut may come first
             self._asking = False
 

@@ -57,22 +57,28 @@ class Memory:
         self.calls = () if row.open is None else None
         self.unknown = unknown
 
-    def begin(self, host: Host, row: AgentRow, look: Looked, *, crashed: bool) -> Begin:
-        """The first input of a turn: a new one, or the one that the store has open."""
+    def begin(self, host: Host, row: AgentRow, look: Looked | None, *, crashed: bool) -> Begin:
+        """The first input of a turn: a new one, or the one that the store has open. `look`: see there."""
         if self.calls:
+            assert look is not None, "see `look`"
             self.unknown = unknown_in(self.calls, look.toolbox)
         assert self.conversation is not None, "it was read"
         if row.open is None:
             blocks, turn = self.conversation.unanswered(), turn_id(row.agent, row.turns + 1)
             lost = tuple([result(turn, block, ResultStatus.ERROR, LOST) for block in blocks])
             return Begin(host.now(), crashed=crashed, unanswered=lost)
+        assert look is not None, "see `look`"
         last = self.conversation.last
         answer = last if isinstance(last, ResponseRecord) else None
         calls = open_calls(self.conversation, self.calls or (), look.toolbox)
         unwritten = host.gate.beyond(row.agent, row.spent)
         return Begin(host.now(), calls, owed(self.conversation), answer, crashed=crashed, unwritten=unwritten)
 
-    def state(self, spec: TurnSpec, row: AgentRow, look: Looked, *, new_run: bool) -> TurnState:
+    def look(self, host: Host, row: AgentRow) -> Looked | None:
+        """What is in force, for a turn that begins with more than mail: it is open, or calls are known."""
+        return host.look(sends=False) if row.open is not None or self.calls else None
+
+    def state(self, spec: TurnSpec, row: AgentRow, look: Looked | None, *, now: float, new_run: bool) -> TurnState:
         """The turn as it begins, or as the store has it open."""
         assert self.conversation is not None, "it was read"
         return TurnState(
@@ -80,9 +86,9 @@ class Memory:
             row,
             self.conversation.stored,
             new_run=new_run and row.open is None,
-            output=look.output if row.open is not None else None,
+            output=look.output if row.open is not None and look is not None else None,
             unknown=self.unknown,
-            since=look.now,
+            since=now,
             **({} if row.open is None else so_far(self.conversation, turn_id(row.agent, row.open.number))),
         )
 

@@ -294,11 +294,12 @@ class Gate(Protocol):
         """
         ...
 
-    async def call(self, ticket: Ticket, request: ModelRequest, watch: Watch) -> Served:
+    async def call(self, ticket: Ticket, request: ModelRequest, watch: Watch) -> Served | None:
         """Ask: attempts, delays and fallbacks included.
 
         Returns:
-            The answer with its own tokens and cost; what all attempts took is read from the ticket.
+            The answer with its own tokens and cost, or None: it was cut and stopped. What all attempts took is read
+            from the ticket.
 
         Raises:
             ProviderError: of the last attempt.
@@ -312,9 +313,12 @@ class Gate(Protocol):
     def cut(self, ticket: Ticket) -> None:
         """Account a call that is about to be cancelled, now, with what came of it so far (REQ-7).
 
-        The ticket's `charged`, `usage` and `cost_known` hold when it returns; the call, once cancelled, charges nothing
+        The ticket's `charged`, `usage` and `cost_known` hold when it returns; the call, once stopped, charges nothing
         more. Its permit is held until its stream has unwound.
         """
+
+    def stop(self, ticket: Ticket | None) -> None:
+        """Cancel the call of a ticket that was cut, if any: its stream, or its wait for another attempt, unwinds."""
 
     def abandon(self, ticket: Ticket) -> None:
         """Give back what an admitted ticket holds, where it was not called."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, final
 
 import trio
@@ -11,8 +10,6 @@ from .guarding import stack_of
 from .happenings import RequestStuck
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from .hosting import Host
 
 
@@ -33,18 +30,17 @@ class Streams:
         self._cut: dict[trio.lowlevel.Task, trio.Event] = {}
         self.deaf = False
 
-    @contextmanager
-    def entered(self) -> Iterator[trio.CancelScope]:
-        """The running task is in a request until the end of the block; cancel what is given to cut it."""
-        self._asker = task = trio.lowlevel.current_task()
-        try:
-            with trio.CancelScope() as scope:
-                yield scope
-        finally:
-            if self._asker is task:
-                self._asker = None
-            if self._cut and (unwound := self._cut.pop(task, None)) is not None:
-                unwound.set()
+    def __enter__(self) -> None:
+        """The running task is in a request until the end of the block."""
+        self._asker = trio.lowlevel.current_task()
+
+    def __exit__(self, *_error: object) -> None:
+        """Nothing of its request holds anything any more."""
+        task = trio.lowlevel.current_task()
+        if self._asker is task:
+            self._asker = None
+        if self._cut and (unwound := self._cut.pop(task, None)) is not None:
+            unwound.set()
 
     def cut(self, nursery: trio.Nursery) -> None:
         """The request is cut: from now on it is watched."""

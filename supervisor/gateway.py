@@ -102,15 +102,8 @@ class Gateway:
         within: Ticket | None = None,
     ) -> GateTicket | None:
         """Let a request in if it need not wait; see `actors.ports.Gate`."""
-        ticket = GateTicket(
-            agent,
-            models,
-            self._books.chain(agent, models),
-            request_bytes=request_bytes,
-            max_output_tokens=max_output_tokens,
-            limits=limits,
-            borrowed=within is not None,
-        )
+        chain, borrowed = self._books.chain(agent, models), within is not None
+        ticket = GateTicket(agent, models, chain, request_bytes, max_output_tokens, limits, borrowed=borrowed)
         asked = self._books.asked(ticket)
         if wrap_up:
             self._books.extend(agent, asked)
@@ -147,15 +140,8 @@ class Gateway:
         )
         if ticket is not None:
             return ticket
-        ticket = GateTicket(
-            agent,
-            models,
-            self._books.chain(agent, models),
-            request_bytes=request_bytes,
-            max_output_tokens=max_output_tokens,
-            limits=limits,
-            borrowed=False,
-        )
+        chain = self._books.chain(agent, models)
+        ticket = GateTicket(agent, models, chain, request_bytes, max_output_tokens, limits, borrowed=False)
         self._waited += 1
         began = self._clock()
         await self._take_permit(ticket, urgent=self._waits is not None and self._waits.is_waited_for(agent))
@@ -227,7 +213,7 @@ class Gateway:
 
     # -- the call --------------------------------------------------------------------------------------------------
 
-    async def call(self, ticket: Ticket, request: ModelRequest, watch: Watch) -> Served:
+    async def call(self, ticket: Ticket, request: ModelRequest, watch: Watch) -> Served | None:
         """Ask: attempts, delays and fallbacks included; see `actors.ports.Gate`."""
         assert isinstance(ticket, GateTicket), "it let the request in itself"
         held = ticket
@@ -243,7 +229,7 @@ class Gateway:
                 tries += 1
                 await trio.lowlevel.checkpoint_if_cancelled()  # what is not sent is not charged
                 if held.cut:
-                    raise InternalError(f"{held!r} was cut before it was called, and not cancelled")
+                    return None
                 attempt = self._begin(held, request, number, budget_at, watch)
                 try:
                     return await self._attempt(held, attempt, request)
@@ -263,7 +249,7 @@ class Gateway:
         watch.attempt(number, ticket.model, ticket.estimate)
         return attempt
 
-    async def _attempt(self, ticket: GateTicket, attempt: Attempt, request: ModelRequest) -> Served:
+    async def _attempt(self, ticket: GateTicket, attempt: Attempt, request: ModelRequest) -> Served | None:
         model = ticket.models[ticket.place]
         if request.model != model.name:
             request = replace(request, model=model.name)
@@ -271,7 +257,7 @@ class Gateway:
         try:
             with attempt.scope:
                 response = checked(await model.request(request, attempt.emit), model.id)
-            if response is None:
+            if response is None and not ticket.cut:
                 raise self._expired(ticket, attempt)
         except ProviderError as error:
             self._books.account_failed(ticket, attempt, error)
@@ -279,6 +265,8 @@ class Gateway:
         finally:  # a success is accounted below; what is still open here was cancelled, or is a bug of the model's
             if response is None and attempt.open:
                 self._books.account_failed(ticket, attempt, None)
+        if response is None:
+            return None
         usage, cost = self._books.account(ticket, attempt, response)
         return Served(response, usage, cost, attempt.number, model.id)
 
@@ -310,9 +298,10 @@ class Gateway:
         watch.discarded(error, delay)
         self._give_permit_back(ticket)
         ticket.place, ticket.book = following, ticket.chain[following]
-        await trio.sleep(delay)
-        if not ticket.borrowed:
-            await self._take_permit(ticket, urgent=True)
+        with trio.CancelScope() as ticket.pause:
+            await trio.sleep(delay)
+            if not ticket.borrowed:
+                await self._take_permit(ticket, urgent=True)
         if ticket.cut:
             raise error
         try:
@@ -328,6 +317,11 @@ class Gateway:
             self._books.account_failed(ticket, ticket.attempt, None)
         else:
             self._books.release(ticket)
+
+    def stop(self, ticket: Ticket | None) -> None:
+        """Cancel a call that was cut; see `actors.ports.Gate`."""
+        if isinstance(ticket, GateTicket):
+            ticket.stop()
 
     def watch_spending(self, told: Callable[[AgentId, Amounts], None]) -> None:
         """Call `told` after each accounted attempt, with what it took more than was reserved; cheaper than a record."""

@@ -98,6 +98,7 @@ class GateTicket:
         "limits",
         "max_output_tokens",
         "models",
+        "pause",
         "place",
         "queued_s",
         "request_bytes",
@@ -111,10 +112,10 @@ class GateTicket:
         agent: AgentId,
         models: tuple[Model, ...],
         chain: tuple[Book, ...],
-        *,
         request_bytes: int,
         max_output_tokens: int | None,
         limits: Limits,
+        *,
         borrowed: bool,
     ) -> None:
         self.agent = agent
@@ -131,6 +132,7 @@ class GateTicket:
         self.held = NOTHING
         self.reservation: Reservation | None = None
         self.attempt: Attempt | None = None
+        self.pause: trio.CancelScope | None = None  # of a wait between two attempts
         self.state = State.ADMITTED
         self.cut = False
         self.charged: Amounts = NOTHING
@@ -151,6 +153,12 @@ class GateTicket:
             self.usage, self.charged = self.usage + usage, self.charged + spent
         if cost is None and usage.total_tokens:
             self.cost_known = False
+
+    def stop(self) -> None:
+        """Cancel what it waits for: an attempt, or the pause before the next."""
+        for scope in (self.pause, None if self.attempt is None else self.attempt.scope):
+            if scope is not None:
+                scope.cancel()
 
     def __repr__(self) -> str:
         return f"<GateTicket {self.agent} at {self.model}, {self.state.value}, held {self.held}>"

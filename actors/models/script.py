@@ -62,6 +62,8 @@ __all__ = [
 ]
 
 BYTES_PER_TOKEN: Final = 4
+KEPT_SCENES: Final = 256
+"""How many texts and calls that functions gave are kept ready: few enough to look like nothing."""
 
 
 class _Play:
@@ -114,7 +116,19 @@ class Script:
         SCRIPT-1 what an agent is answered depends on its own requests only, never on another agent's.
     """
 
-    __slots__ = ("_delta", "_latency", "_plays", "_problems", "_seed", "_steps", "context_window", "free", "id", "name")
+    __slots__ = (
+        "_delta",
+        "_latency",
+        "_plays",
+        "_problems",
+        "_ready",
+        "_seed",
+        "_steps",
+        "context_window",
+        "free",
+        "id",
+        "name",
+    )
 
     def __init__(
         self,
@@ -139,6 +153,7 @@ class Script:
         self._delta = delta_chars
         self._seed = seed
         self._plays: dict[str, _Play] = {}
+        self._ready: dict[str | ScriptedCall, Scene] = {}  # of what functions gave
         self._problems: list[str] = []
         self.id = f"script:{name}"
         self.name = name
@@ -217,12 +232,23 @@ class Script:
         try:
             given = step(request)
             given = await given if inspect.isawaitable(given) else given
-            return as_scene(given, self._delta)
+            return self._made_ready(given)
         except ProviderError as error:
             return as_scene(error, self._delta)
         except Exception as error:
             self._problems.append(f"{request.agent}: the step {shown(step)} failed: {type(error).__name__}: {error}")
             raise Rejected(f"the script's step for {request.agent} failed: {error!r}", reason="script") from error
+
+    def _made_ready(self, given: Step) -> Scene:
+        """What a function gave as a scene; what is often given, the same text or call, is made ready once."""
+        if type(given) is not str and type(given) is not ScriptedCall:
+            return as_scene(given, self._delta)
+        known = self._ready.get(given)
+        if known is None:
+            if len(self._ready) >= KEPT_SCENES:
+                self._ready.clear()
+            known = self._ready[given] = as_scene(given, self._delta)
+        return known
 
     def _unexpected(self, request: ModelRequest, why: str) -> Rejected:
         seen = results(request)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from actors.errors import ProviderError
-    from actors.ports import Emit, Model, Piece
+    from actors.ports import Emit, Model, Piece, Served
     from supervisor.tickets import Accounted, GateTicket
 
     Step = Callable[[ModelRequest, Emit], Awaitable[Response]]
@@ -128,8 +128,13 @@ class Rig:
         self, *models: Model, agent: AgentId = LEAD, limits: Limits | None = None, size: int = 300
     ) -> Response:
         self.ticket = await self.gateway.admit(agent, models, size, limits=limits or Limits())
-        served = await self.gateway.call(self.ticket, request(agent, models[0].name), self.notes)
-        return served.response
+        return (await self.call(self.ticket, request(agent, models[0].name))).response
+
+    async def call(self, ticket: GateTicket, asked: ModelRequest) -> Served:
+        """A call that nobody cuts."""
+        served = await self.gateway.call(ticket, asked, self.notes)
+        assert served is not None
+        return served
 
     def check_even(self) -> None:
         """GATEWAY-1: nothing is held; and the ledger has what the tickets were charged (REQ-7)."""

@@ -33,7 +33,7 @@ async def test_req_7_a_call_is_accounted_with_its_true_figures(autojump_clock: t
     assert ticket is not None
     assert rig.ledger.snapshot(LEAD).held == ticket.held
     assert ticket.held.model_calls == 1
-    served = await rig.gateway.call(ticket, request(KID), rig.notes)
+    served = await rig.call(ticket, request(KID))
     assert served.usage == Usage(fresh=5, cached=4, cache_write=1, visible=3, reasoning=2)
     assert served.cost == PRICE.cost(served.usage) == 57_400_000
     assert (served.attempts, served.model) == (1, "test:m")
@@ -72,12 +72,12 @@ async def test_bud_9_without_a_price_tokens_count_and_the_cost_is_unknown(
     rig = Rig()
     ticket = rig.gateway.admit_nowait(LEAD, (Steps(HELLO, name="other"),), 10)
     assert ticket is not None
-    served = await rig.gateway.call(ticket, request(), rig.notes)
+    served = await rig.call(ticket, request())
     assert (served.cost, ticket.cost_known, ticket.charged.cost) == (None, False, 0)
     assert ticket.charged.tokens == 15
     free = rig.gateway.admit_nowait(LEAD, (Steps(HELLO, name="local", free=True),), 10)
     assert free is not None
-    assert (await rig.gateway.call(free, request(), rig.notes)).cost == 0
+    assert (await rig.call(free, request())).cost == 0
     assert free.cost_known
     rig.check_even()
 

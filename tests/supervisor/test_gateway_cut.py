@@ -87,8 +87,7 @@ async def test_req_7_a_cut_before_the_call_takes_the_reservation_back(autojump_c
     assert ticket is not None
     rig.gateway.cut(ticket)
     assert rig.ledger.statistics().reservations == 0
-    with pytest.raises(InternalError, match="cut before"):
-        await rig.gateway.call(ticket, request(), rig.notes)
+    assert await rig.gateway.call(ticket, request(), rig.notes) is None
     assert model.asked == []
     rig.check_even()
 
@@ -114,6 +113,35 @@ async def test_req_7_a_cut_between_attempts_ends_the_call_with_the_last_error(
     rig.check_even()
 
 
+@pytest.mark.parametrize("after", [0.5, 2.5, 4.0])
+async def test_req_7_a_call_that_is_cut_and_stopped_ends_at_once_with_no_answer(
+    autojump_clock: trio.testing.MockClock, after: float
+) -> None:
+    """Before its first piece, in the stream, between two attempts: it unwinds by itself, and nobody is cancelled."""
+    rig = Rig(permits=1)
+    broken = Overloaded("busy", retry_after_s=5, reason="overloaded")
+    model = Steps(pieces(2, TextPiece("abcdef"), 1, end=broken), HELLO)
+    ticket = rig.gateway.admit_nowait(LEAD, (model,), 300)
+    assert ticket is not None
+    ended: list[object] = []
+
+    async def ask() -> None:
+        try:
+            ended.append(await rig.gateway.call(ticket, request(), rig.notes))
+        except Overloaded as error:
+            ended.append(error.reason)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.sleep(after)
+        rig.gateway.cut(ticket)
+        rig.gateway.stop(ticket)
+    assert trio.current_time() == after
+    assert ended == (["overloaded"] if after > 3 else [None])
+    assert len(model.asked) == 1
+    rig.check_even()
+
+
 @pytest.mark.parametrize("end", [HELLO, Overloaded("busy", reason="overloaded")])
 async def test_req_7_what_comes_after_a_cut_is_not_counted_again(
     autojump_clock: trio.testing.MockClock, end: Response | ProviderError
@@ -126,7 +154,7 @@ async def test_req_7_what_comes_after_a_cut_is_not_counted_again(
 
     async def ask() -> None:
         try:
-            came.append((await rig.gateway.call(ticket, request(), rig.notes)).response)
+            came.append((await rig.call(ticket, request())).response)
         except Overloaded as error:
             came.append(error)
 

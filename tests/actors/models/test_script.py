@@ -26,6 +26,7 @@ from actors.errors import (
 from actors.ids import AgentId, CallId, MessageId, RequestId, TurnId
 from actors.models.reading import Seen, last_message, messages, offered, replies, results, step
 from actors.models.script import (
+    KEPT_SCENES,
     Script,
     broken,
     call,
@@ -194,6 +195,16 @@ async def test_a_function_answers_from_the_request() -> None:
     with pytest.raises(Overloaded):
         await script.request(ask(), nothing)
     script.assert_done()
+
+
+async def test_what_functions_give_again_and_again_is_kept_ready_for_a_while_only() -> None:
+    """The same call gets a wire id of its own each time; of many different texts each is answered, and few are kept."""
+    given: list[object] = [call("add", a=1), call("add", a=1), *[f"text {number}" for number in range(2 * KEPT_SCENES)]]
+    script = Script({"adder": lambda _request: given.pop(0)})
+    answers = [await script.request(ask(), nothing) for _ in range(len(given))]
+    assert [answer.blocks for answer in answers[:2]] == [(WireCall(f"call_{n}", "add", '{"a":1}'),) for n in (1, 2)]
+    assert [answer.blocks for answer in answers[2:]] == [(TextBlock(f"text {n}"),) for n in range(2 * KEPT_SCENES)]
+    assert len(script._ready) <= KEPT_SCENES
 
 
 async def test_a_function_that_fails_is_told() -> None:
