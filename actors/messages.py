@@ -133,8 +133,9 @@ class Envelope(Kept, frozen=True, tag_field=TAG, tag="envelope"):
         key: the sender's idempotency key, or None (ACC-7).
         output: key of the type that the answer owes, or None; such a message opens a turn of its own.
         interrupt: a steer that cuts what may be cut (CON-7).
-        target: for control messages, the turn they are meant for; for a DECISION, the call; for an ANSWER, the
-            question's call id.
+        target: for control messages, the turn they are meant for; for an ABORT that another process ordered for a
+            subtree, from which agent on nobody got an order; for a DECISION, the call; for an ANSWER, the question's
+            call id.
         reserved: it takes a place that was reserved for it and is never refused (ACC-6).
         reason: of an abort, close or kill; of a PUT_BACK, why it was dead and, in a line of its own, by whom.
         decision: of a DECISION.

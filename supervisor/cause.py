@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -39,3 +39,20 @@ class Cause:
 def abort_of(path: AgentId, reason: str) -> Cause:
     """One agent was to be aborted, and all others with it."""
     return Cause(reason, path, f"as part of the abort of {path}")
+
+
+def born_from(number: int) -> str:
+    """The target of an abort from another process that takes a whole subtree.
+
+    Args:
+        number: how many agents the tree had as the others were ordered: those that were made later got no order.
+    """
+    return f"{_BORN}{number}"
+
+
+def first_unordered(target: str | None) -> int | None:
+    """The number of agents that the target names; None where the abort takes no subtree, or is of this process."""
+    return int(target.removeprefix(_BORN)) if target is not None and target.startswith(_BORN) else None
+
+
+_BORN: Final = "born from "

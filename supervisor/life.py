@@ -17,6 +17,7 @@ from actors.transcript import SummaryRecord
 from actors.waiting import Need
 
 from .orphans import bereave
+from .stopping import abort_born_since
 
 if TYPE_CHECKING:
     from actors.actor import Actor
@@ -89,6 +90,8 @@ class Life:
         if stale := actor.memory.stale_decisions(actor.row, actor.mailbox.decisions):
             await self._bury_decisions(actor, stale)
         aborts = tuple(queued for queued in actor.mailbox.orders if queued.envelope.purpose is Purpose.ABORT)
+        for queued in aborts:
+            await abort_born_since(self._parts, queued.envelope)
         if aborts and actor.row.open is not None:  # parked, or found open: its calls are settled with the abort (ABT-3)
             await self._parts.stopping.take_along(actor.path, aborts[0].envelope.reason or "aborted")
             await actor.end_open(aborts[0].envelope.reason or "aborted", aborts)

@@ -20,13 +20,14 @@ from actors.waiting import Mode, Need
 
 from .cause import abort_of
 from .offspring import waited_for
+from .stopping import abort_born_since
 from .store.crossing import Crossing, hopeless
 from .waits import describe
 from .waking import wake_tree
 
 if TYPE_CHECKING:
     from actors.ids import TreeId
-    from actors.messages import Queued
+    from actors.messages import Envelope, Queued
     from actors.waiting import Wait
 
     from .parts import Parts
@@ -147,6 +148,11 @@ class Peers:
             above, *below = waited_for(self._parts, envelope.to)
             if below:
                 self._parts.stopping.abort_aside(tuple(below), abort_of(above, envelope.reason or "aborted"))
+            self._parts.actors_nursery.start_soon(self._late_born, envelope)
+
+    async def _late_born(self, order: Envelope) -> None:
+        with suppress(CallboardError):  # nobody could hear of it: the turns below meet that store, too
+            await abort_born_since(self._parts, order)
 
     # -- what they wait for ----------------------------------------------------------------------------------------
 

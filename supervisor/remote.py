@@ -16,7 +16,7 @@ from actors.errors import AgentClosed, OwnedElsewhere, UnknownPath
 from actors.ids import AgentId, tree_of
 from actors.messages import LaneBound, Purpose, ReceiptState
 
-from .cause import abort_of
+from .cause import abort_of, born_from
 from .peers import LOOK_S, POLL_S
 from .stopping import control_message
 from .waking import wake_tree
@@ -69,11 +69,12 @@ class Remote:
         Durable: the order, on return.
         """
 
-        def order(stored: StoredAgent, nodes: tuple[AgentId, ...]) -> tuple[Operation, ...]:
+        def order(stored: StoredAgent, nodes: tuple[AgentId, ...], born: int) -> tuple[Operation, ...]:
             if stored.row.open is None and not any(one.state is ReceiptState.QUEUED for one in stored.queued):
                 return ()
             node = stored.row.agent
-            ordered = self._order(node, Purpose.ABORT, *abort_of(path, reason).said(node, nodes))
+            target = born_from(born) if subtree else ""
+            ordered = self._order(node, Purpose.ABORT, *abort_of(path, reason).said(node, nodes), target=target)
             return ordered, Move(node, (ReceiptState.QUEUED,), ReceiptState.HELD)
 
         await self._order_all(path, order, subtree=subtree)
@@ -84,7 +85,7 @@ class Remote:
         Durable: that, on return.
         """
 
-        def order(stored: StoredAgent, _: tuple[AgentId, ...]) -> tuple[Operation, ...]:
+        def order(stored: StoredAgent, _: tuple[AgentId, ...], __: int) -> tuple[Operation, ...]:
             return Shut(stored.row.agent, Intake.CLOSING), self._order(stored.row.agent, purpose, reason)
 
         await self._order_all(path, order, subtree=True)
@@ -92,25 +93,26 @@ class Remote:
     async def _order_all(
         self,
         path: AgentId,
-        order: Callable[[StoredAgent, tuple[AgentId, ...]], tuple[Operation, ...]],
+        order: Callable[[StoredAgent, tuple[AgentId, ...], int], tuple[Operation, ...]],
         *,
         subtree: bool,
     ) -> None:
         """Order an agent, and all below it where `subtree`, in one commit; what is closed is left out.
 
-        Who was born below while that was written is ordered in another.
+        Who was born below while that was written is ordered in another; who is born later, before the owner has seen
+        it, is the owner's to order. `order`: is told of whom else there are, and how many the tree has had.
         """
         ordered: set[AgentId] = set()
         while True:
             operations: list[Operation] = []
-            nodes = await self._below(path) if subtree else (path,)
+            nodes, born = await self._below(path) if subtree else ((path,), 0)
             fresh = [node for node in nodes if node not in ordered]
             if not fresh:
                 return
             for node in fresh:
                 stored = await self.stored(node)
                 if stored.intake is not Intake.CLOSED:
-                    operations += order(stored, nodes)
+                    operations += order(stored, nodes, born)
             with suppress(AgentClosed):  # one of them was closed since it was read
                 await self._commit(path, operations)
                 ordered.update(fresh)
@@ -155,14 +157,16 @@ class Remote:
                     await wake_tree(self._parts, AgentId(tree))
             await trio.sleep(POLL_S)
 
-    async def _below(self, path: AgentId) -> tuple[AgentId, ...]:
-        """An agent and all below it, parents first."""
+    async def _below(self, path: AgentId) -> tuple[tuple[AgentId, ...], int]:
+        """An agent and all below it, parents first; and how many agents its tree has had."""
         rows = await self._parts.kernel.store.tree_rows(tree_of(path))
         below = f"{path}/"
-        return tuple(row.agent for row in rows if row.agent == path or row.agent.startswith(below))
+        return tuple(row.agent for row in rows if row.agent == path or row.agent.startswith(below)), len(rows)
 
-    def _order(self, path: AgentId, purpose: Purpose, reason: str, sender: AgentId | None = None) -> Enqueue:
-        return Enqueue(control_message(self._parts, path, purpose, reason, sender), LaneBound())
+    def _order(
+        self, path: AgentId, purpose: Purpose, reason: str, sender: AgentId | None = None, *, target: str = ""
+    ) -> Enqueue:
+        return Enqueue(control_message(self._parts, path, purpose, reason, sender, target=target), LaneBound())
 
     async def _commit(self, path: AgentId, operations: list[Operation]) -> None:
         if operations:

@@ -19,7 +19,7 @@ from actors.messages import Envelope, Lane, LaneBound, Purpose, ReceiptState
 from actors.parking import APPROVAL, BUDGET, PAUSED
 from actors.waiting import Need
 
-from .cause import Cause, abort_of
+from .cause import Cause, abort_of, first_unordered
 from .offspring import read_in, waited_for
 
 if TYPE_CHECKING:
@@ -244,6 +244,32 @@ class Stopping:
                 await self._moved.wait()
         for node in nodes:
             self.cut_off(node)
+
+
+async def abort_born_since(parts: Parts, order: Envelope) -> None:
+    """An abort of a subtree came from another process: who was born behind its orders is aborted here (ABT-5).
+
+    What waits in other agents came behind the order, or was held by their own (ABT-4).
+
+    Raises:
+        StoreError: it could not be read, or written.
+    """
+    first, path = first_unordered(order.target), order.to
+    if first is None:
+        return
+    await read_in(parts, path)
+    with parts.stopping.barring((path,)):
+        while True:
+            await parts.children.born(path)
+            rows = await parts.kernel.store.tree_rows(tree_of(path))
+            late = [row.agent for row in rows[first:] if row.agent.startswith(f"{path}/")]
+            tops = [node for node in parts.stopping.to_abort(late) if not _aborting(parts.kernel.actors.get(node))]
+            if tops:
+                await parts.stopping.abort_aside(tuple(tops), abort_of(path, order.reason or "aborted")).wait()
+            if not parts.staging.bears(path):
+                return
+            while parts.staging.bears(path):  # who comes of results that were there before it
+                await parts.stopping.movement()
 
 
 async def give(parts: Parts, tree: TreeId, orders: Orders, *, fenced: bool = True) -> None:
