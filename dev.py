@@ -1,7 +1,7 @@
 """Sets callboard up and runs things in it, on a machine that has nothing but Python.
 
 python3 dev.py                   set up, then run `callboard demo`
-python3 dev.py test              set up, then ruff, mypy, flake8-async and pytest, each with its seconds
+python3 dev.py test              set up, then ruff, mypy, flake8-async and pytest (.ci/checks.py), each with its seconds
 python3 dev.py test ARGS...      set up, then pytest ARGS... only; `--slow` among them runs the slow tests as well
 python3 dev.py lock              make requirements.lock anew from pyproject.toml (the only part that chooses versions)
 python3 dev.py COMMAND ARGS...   set up, then run COMMAND of .venv: callboard, python, pytest, ruff, mypy, ...
@@ -41,7 +41,6 @@ VENV = ROOT / ".venv"
 LOCK = ROOT / "requirements.lock"
 PROJECT = ROOT / "pyproject.toml"
 FORMAT = "1"  # raised when the way of setting up changes, so that every .venv is made anew
-CHECKED = ("actors", "supervisor", "tests", "examples", ".ci", "dev.py")
 PIP_MIN = (22, 3)  # the first with --python
 DOWNLOAD_TIMEOUT_S = 600
 TAIL_LINES = 25
@@ -397,35 +396,6 @@ def become(command: list[str]) -> NoReturn:
     os.execve(program, [str(program), *command[1:]], cleaned(os.environ))  # noqa: S606 -- no shell on purpose
 
 
-def stages() -> dict[str, list[str]]:
-    """The checks of `test`, in order: name and command."""
-    checked = [name for name in CHECKED if (ROOT / name).exists()]
-    sources = [file for name in checked for file in sorted((ROOT / name).glob("**/*.py"))]
-    waiting = [str(file) for file in sources if re.search(r"\b(async|trio)\b", file.read_text("utf-8"))]
-    return {
-        "ruff": ["ruff", "check", *checked],
-        "mypy": ["mypy", *checked],
-        # Half a second a file, so only where it has something to see. 109: `timeout=` is ours; 124: tools; 127: httpx.
-        "flake8-async": ["flake8-async", "--disable", "ASYNC109,ASYNC124,ASYNC127,ASYNC9", *waiting],
-        "pytest": ["pytest"],
-    }
-
-
-def test() -> int:
-    """Run every check, also after one failed, and return the first bad exit code, or 0."""
-    results: list[tuple[str, float, int]] = []
-    for name, command in stages().items():
-        print(f"== {name}", flush=True)
-        began = time.monotonic()
-        program = [str(VENV / "bin" / command[0]), *command[1:]]
-        code = subprocess.run(program, env=cleaned(os.environ), cwd=ROOT, check=False).returncode
-        results.append((name, time.monotonic() - began, code))
-    print("== summary")
-    for name, seconds, code in results:
-        print(f"{name:<13}{seconds:6.1f} s  " + (f"FAILED (exit code {code})" if code else "ok"))
-    return next((code for _, _, code in results if code), 0)
-
-
 def main(args: list[str]) -> int:
     """Set up, then do what the arguments say; returns the exit code where it does not become another program."""
     if args[:1] in (["--help"], ["-h"], ["help"]):
@@ -434,7 +404,7 @@ def main(args: list[str]) -> int:
     set_up(os.environ)
     command, rest = (args[0], args[1:]) if args else ("callboard", ["demo"])
     if command == "test" and not rest:
-        return test()
+        become(["python", str(ROOT / ".ci/checks.py")])
     if command == "test":
         os.chdir(ROOT)
         everything = ["-m", "slow or not slow"] if "--slow" in rest else []

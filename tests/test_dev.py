@@ -37,7 +37,8 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / ".venv/bin").mkdir(parents=True)
     (root / ".venv/lib/python3.11/site-packages").mkdir(parents=True)
     (root / ".venv/bin/python").symlink_to(PYTHON)
-    for name in ("dev.py", "pyproject.toml"):
+    (root / ".ci").mkdir()
+    for name in ("dev.py", "pyproject.toml", ".ci/checks.py"):
         (root / name).write_bytes((ROOT / name).read_bytes())
     (root / "requirements.lock").write_text("a==1 \\\n    --hash=sha256:00\n", "utf-8")
     for name, file in {"ROOT": "", "VENV": ".venv", "LOCK": "requirements.lock", "PROJECT": "pyproject.toml"}.items():
@@ -443,7 +444,7 @@ def test_every_check_runs_and_the_first_failure_counts(ready: Path, codes: dict[
         program(ready / f".venv/bin/{name}", f"echo ran {name}; exit {codes.get(name, 0)}")
     done = dev_py(ready, "test")
     assert done.returncode == code
-    assert re.findall(r"^ran (.*)$", done.stdout, re.MULTILINE) == names
+    assert re.findall(r"^ran (.*)$", done.stdout, re.MULTILINE) == ["ruff", "pytest", "mypy", "flake8-async"]
     summary = done.stdout.partition("== summary\n")[2].splitlines()
     assert [line.split()[0] for line in summary] == names
     assert [line.endswith("ok") for line in summary] == [name not in codes for name in names]
