@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import tempfile
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +26,7 @@ from tests.life.faults import LifeStore
 from tests.life.players import Player
 from tests.life.schedule import Bounded, Tasks
 from tests.life.trace import Ear
-from tests.life.world import World
+from tests.life.world import WORLD, World
 from tests.supervisor.promises.scheduling import Sched, simulate
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ LEAVE_S: Final = 200.0
 SQLITE_EVERY: Final = 12
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where it is there: no life asks whether a disk keeps what it flushed
 MUCH: Final = 100_000
+
+
+def over_a_file(seed: int) -> bool:
+    """Whether a life has a file as its store: it costs twice as much as one in memory."""
+    return seed % SQLITE_EVERY == 5
 
 
 class Broken(AssertionError):
@@ -76,22 +81,30 @@ def live(seed: int) -> Lived:
     )
 
 
+def folder() -> tempfile.TemporaryDirectory[str]:
+    """Where the file of a life is, as long as it is lived."""
+    return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
+
+
 def lived(
     seed: int, world: World, life: Callable[[Path], Callable[[], Awaitable[list[str]]]], sched: Sched, tasks: Tasks
 ) -> Lived:
-    """Live a life over a file that is there as long; what became of it."""
+    """Live a life, some seeds over a file; what became of it."""
+    filed = over_a_file(seed)
     problems: list[str] = []
+    token = WORLD.set(world)
     gc.disable()  # what holds nobody but weakly is let go at the same moment in each life of a seed
     try:
-        with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as folder:
-            problems += simulate(life(Path(folder) / "life.db"), sched, tasks)
+        with folder() if filed else nullcontext() as where:
+            problems += simulate(life(Path(where or "nowhere") / "life.db"), sched, tasks)
     except BaseException as error:  # noqa: ASYNC103 - whatever ends a life is what was looked for; no loop runs here
         if isinstance(error, KeyboardInterrupt):
             raise
         problems += [*getattr(error, "problems", ()), *_told(error)]
     finally:
+        WORLD.reset(token)
+        gc.collect(0)
         gc.enable()
-        gc.collect()
     return Lived(seed, world, tuple(dict.fromkeys((*world.problems, *problems))))
 
 
@@ -115,7 +128,7 @@ async def _life(world: World, path: Path, tasks: Tasks, seed: int) -> list[str]:
         many = dice.choice((1, 2, 2, 3))
         problems: list[str] = []
         for number in range(1, many + 1):
-            async with _store(bare, path, sqlite=seed % SQLITE_EVERY == 5) as store:
+            async with _store(bare, path, sqlite=over_a_file(seed)) as store:
                 before = tasks.alive.total()
                 problems += await _process(world, store, number, last=number == many)
                 if tasks.alive.total() != before:

@@ -40,11 +40,10 @@ if TYPE_CHECKING:
     from actors.changes import AgentRow
 
 LEASE_S: Final = 4.0
-POLL_S: Final = 0.4
-"""How often processes look at the store: a life of several owners is for the most part looks."""
+POLLS_S: Final = (0.4, 0.8, 1.6)
+"""How often the processes of a life look at the store: seldom, or it would be looks for the most part."""
 ANSWER_S: Final = 5.0
 """How long a receipt may take to say its end, where everything is over."""
-SQLITE_EVERY: Final = 8
 CHECKED: Final = 0.2
 """The share of processes behind which the rows are read, with all others standing still."""
 
@@ -54,7 +53,7 @@ def live(seed: int, owners: int) -> living.Lived:
     world = World(f"{owners}:{seed}", owners)
     sched, tasks = Processes(seed, defer=(seed % 4) / 8), Tasks()
     before = peers.POLL_S
-    _poll_every(POLL_S)
+    _poll_every(world.dice("poll").choice(POLLS_S))
     try:
         return living.lived(seed, world, lambda path: Life(seed, world, sched, tasks, path).live, sched, tasks)
     finally:
@@ -140,7 +139,7 @@ class Life:
     @asynccontextmanager
     async def _store(self) -> AsyncIterator[Store]:
         """The store, as one process has it."""
-        if self.seed % SQLITE_EVERY != 5:
+        if not living.over_a_file(self.seed):
             yield self.memory
             return
         async with open_sqlite_store(self.path, owner="a life", inline=True, lease_s=LEASE_S) as store:

@@ -49,13 +49,6 @@ class Bounded(Sched):
 
     most = MOST_BATCHES
 
-    def shuffle(self, batch: list[Any]) -> None:
-        """Order a batch."""
-        if self.batches > self.most:
-            msg = f"it goes round in circles: {self.most} rounds of the scheduler"
-            raise RuntimeError(msg)
-        super().shuffle(batch)
-
 
 class Processes(Bounded):
     """A scheduler of several processes, each of which may stand still: what it would do, it does once it goes on.

@@ -13,7 +13,7 @@ import pytest
 
 from tests.life import owning
 from tests.life.__main__ import lived
-from tests.life.living import SQLITE_EVERY, live
+from tests.life.living import live, over_a_file
 
 SEEDS: Final = range(20)
 OWNERS: Final = 3
@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 IN_CI_S: Final = {1: 20, OWNERS: 50}
 HERE_S: Final = 4
 AGAIN: Final = 8
-OWNED_FILE: Final = 13
+OWNED_FILE: Final = 17
 """A seed whose owners live over a file."""
 
 
@@ -58,8 +58,8 @@ def test_many_lives_keep_their_invariants(owners: int, capsys: pytest.CaptureFix
 
 def test_lives_are_lived_on_both_stores() -> None:
     """Some of the seeds above live in a file."""
-    assert any(seed % SQLITE_EVERY == 5 for seed in SEEDS)
-    assert any(seed % owning.SQLITE_EVERY == 5 for seed in SEEDS)
+    assert {over_a_file(seed) for seed in (*SEEDS, AGAIN, OWNED_FILE)} == {False, True}
+    assert over_a_file(OWNED_FILE)
 
 
 @pytest.mark.parametrize("seed", [AGAIN, OWNED_FILE])

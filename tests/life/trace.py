@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from typing import TYPE_CHECKING, final
+from functools import cache
+from typing import TYPE_CHECKING, Final, final
 
 import trio
 
@@ -85,12 +86,20 @@ class Ear:
         """Nothing more comes."""
 
 
+NAMES: Final = ("message", "call", "name", "status", "reason", "error", "verdict", "note", "text", "estimate", "model")
+
+
+@cache
+def _told(kind: type[Event]) -> tuple[str, ...]:
+    """What a kind of event has of all that may tell one from others of its kind."""
+    return tuple(name for name in NAMES if hasattr(kind, name))
+
+
 def _detail(event: Event) -> str:
     """What tells this event from others of its kind."""
     outcome = getattr(event, "outcome", None)
     if outcome is not None:
         failure = "" if outcome.failure is None else f" {outcome.failure.kind}: {outcome.failure.message[:200]}"
         return f"turn {event.turn} {outcome.status.value}{failure}"
-    names = ("message", "call", "name", "status", "reason", "error", "verdict", "note", "text", "estimate", "model")
-    found = [str(getattr(event, name))[:200].replace("\n", "⏎") for name in names if getattr(event, name, None)]
-    return " ".join(found)
+    found = [getattr(event, name) for name in _told(type(event))]  # type: ignore[arg-type]  # a class has a hash
+    return " ".join([str(value)[:200].replace("\n", "⏎") for value in found if value])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextvars import ContextVar
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
@@ -47,6 +49,10 @@ class Effect:
     arguments: tuple[object, ...]
     place: int
     at: float
+
+
+WORLD: Final[ContextVar[World]] = ContextVar("world")
+"""The world of the life that is lived: tools are made once, for all of them."""
 
 
 class LifeHooks(Hooks):
@@ -163,8 +169,9 @@ def process_of(ctx: Context) -> str:
 # -- tools -----------------------------------------------------------------------------------------------------------
 
 
-async def work(world: World, ctx: Context, how: str, n: int) -> str:
+async def work(ctx: Context, how: str, n: int) -> str:
     """What a tool does, in its way."""
+    world = WORLD.get()
     if not world.began(ctx, (how, n)):
         return "dead"
     world.trace.count(f"tool {how}")
@@ -194,22 +201,24 @@ async def work(world: World, ctx: Context, how: str, n: int) -> str:
     return f"did {n}"
 
 
-def tools(world: World) -> tuple[Tool[..., Any], ...]:
-    """Every tool there is."""
+@cache
+def tools(*, patient: bool) -> tuple[Tool[..., Any], ...]:
+    """Every tool there is; a patient one ends a ring of waits only where the runtime does."""
 
     @tool(effect="once", timeout=6)
     async def act(ctx: Context, how: str, n: int) -> str:
         """Act outside, once."""
-        return await work(world, ctx, how, n)
+        return await work(ctx, how, n)
 
     @tool(effect="idempotent", resource=lambda n: f"r{n % 2}")
     async def mend(ctx: Context, how: str, n: int) -> str:
         """Act outside under a key."""
-        return await work(world, ctx, how, n)
+        return await work(ctx, how, n)
 
     @tool(effect="pure")
     def look(ctx: Context, how: str, n: int) -> str:
         """Look: a plain function, as a thread would run it."""
+        world = WORLD.get()
         if not world.began(ctx, (how, n)):
             return "dead"
         if how == "fail" and not world.healed:
@@ -220,32 +229,30 @@ def tools(world: World) -> tuple[Tool[..., Any], ...]:
     @tool(effect="store", exclusive=True)
     async def keep(ctx: Context, how: str, n: int) -> str:
         """Keep something in the store."""
-        return await work(world, ctx, how, n)
+        return await work(ctx, how, n)
 
     @tool(effect="once", approve=True, approve_timeout=20)
     async def gated(ctx: Context, how: str, n: int) -> str:
         """Act outside, if a person lets it."""
-        return await work(world, ctx, how, n)
+        return await work(ctx, how, n)
 
-    return (act, mend, look, keep, gated, *social(world))
+    return (act, mend, look, keep, gated, *social(patient=patient))
 
 
-def social(world: World) -> tuple[Tool[..., Any], ...]:
+def social(*, patient: bool) -> tuple[Tool[..., Any], ...]:
     """Tools that turn to other agents."""
 
     @tool(effect="once")
     async def tell(ctx: Context, path: str) -> str:
         """Send another agent a message."""
-        world.trace.count("tool sends")
+        WORLD.get().trace.count("tool sends")
         receipt = await ctx.send(path, f"from {ctx.agent}")
         return receipt.state.value
-
-    patient = world.owners > 1 and world.dice("patience").random() < 0.5  # then only the runtime ends a ring of waits
 
     @tool(effect="pure", timeout=None if patient else 25)
     async def question(ctx: Context, path: str) -> str:
         """Ask another agent, and wait."""
-        world.trace.count("tool asks")
+        WORLD.get().trace.count("tool asks")
         return (await ctx.ask(path, f"why, {name_of(ctx.agent)}?", timeout=None if patient else 20)).text
 
     @tool(effect="once")
@@ -256,6 +263,7 @@ def social(world: World) -> tuple[Tool[..., Any], ...]:
         wait: bool,  # noqa: FBT001 - likewise
     ) -> str:
         """Start a child."""
+        world = WORLD.get()
         if len(world.paths) >= MOST_CHILDREN or world.spent:
             return "enough"
         world.trace.count("tool starts a child")
@@ -271,7 +279,7 @@ def social(world: World) -> tuple[Tool[..., Any], ...]:
 def generated(world: World) -> tuple[Agent, ...]:
     """The specs of a life: one or two roots, with up to three levels below."""
     dice = world.dice("specs")
-    known = tools(world)
+    known = tools(patient=world.owners > 1 and world.dice("patience").random() < 0.5)
     names = iter("abcdefghijklmnopqrstuvwxyz")
     budget_left = [6]
 
