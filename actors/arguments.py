@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 import msgspec
+from msgspec import Struct
 
 from .building import builder, reasons
 from .fitting import Checker, Refusal, names_of
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 _DECODE: Final = msgspec.json.Decoder().decode
 
 
-@attrs.frozen
-class Parsed:
+class Parsed(Struct, frozen=True):
     """Arguments that fit, built, with defaults. `repaired`: where a list or object had been sent as JSON text."""
 
     arguments: dict[str, Any]

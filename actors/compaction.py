@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 import attrs
+from msgspec import Struct
 
 from .changes import Forget
 from .content import File, Image, Text, Trust, check_text
@@ -128,15 +129,13 @@ def forgotten(rule: Compaction, agent: AgentId, records: tuple[Record, ...]) -> 
 # -- what comes in, and what is asked of the shell ----------------------------------------------------------------
 
 
-@attrs.frozen
-class CompactAsked:
+class CompactAsked(Struct, frozen=True):
     """Compact at the next boundary."""
 
     now: float
 
 
-@attrs.frozen
-class Summarised:
+class Summarised(Struct, frozen=True):
     """The summary came. `before`: bytes in force when it was made; `plan`: what it replaces."""
 
     now: float
@@ -146,8 +145,7 @@ class Summarised:
     before: int
 
 
-@attrs.frozen
-class NotSummarised:
+class NotSummarised(Struct, frozen=True):
     """No summary came. `error`: None where there is nothing to replace."""
 
     now: float
@@ -157,15 +155,13 @@ class NotSummarised:
     cost_known: bool = True
 
 
-@attrs.frozen
-class Summarise:
+class Summarise(Struct, frozen=True):
     """Plan on the conversation as it is now, and ask for the summary; answer Summarised or NotSummarised."""
 
     ticket: object
 
 
-@attrs.frozen
-class Compacting:
+class Compacting(Struct, frozen=True):
     """Where a turn is with compactions.
 
     Attributes:
@@ -190,8 +186,7 @@ OVERFLOW: Final = "overflow"
 NO_COMPACTION: Final = Compacting()
 
 
-@attrs.frozen
-class CompactionOver:
+class CompactionOver(Struct, frozen=True):
     """Tell whoever waits for the compaction. `error`: why it came to nothing, or None."""
 
     error: CallboardError | None = None
@@ -200,8 +195,7 @@ class CompactionOver:
 # -- the cut -------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class Plan:
+class Plan(Struct, frozen=True):
     """What a compaction replaces.
 
     Attributes:

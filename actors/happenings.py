@@ -7,7 +7,7 @@ deltas and a tool's progress have none of their own and carry that of what came 
 
 from __future__ import annotations
 
-import attrs
+from msgspec import Struct
 
 from .ids import AgentId, CallId, MessageId
 from .messages import Outcome
@@ -15,8 +15,7 @@ from .transcript import Stop
 from .usage import NO_USAGE, Usage
 
 
-@attrs.frozen(kw_only=True)
-class Event:
+class Event(Struct, frozen=True, kw_only=True):
     """What all events have."""
 
     path: AgentId
@@ -30,8 +29,7 @@ class Event:
 # -- the agent ---------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class AgentStarted(Event):
+class AgentStarted(Event, frozen=True, kw_only=True):
     """An agent was made; its task is accepted. `model`: what it will ask. `key`: as given to `start` or `run`."""
 
     name: str
@@ -39,42 +37,36 @@ class AgentStarted(Event):
     key: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class AgentSettled(Event):
+class AgentSettled(Event, frozen=True, kw_only=True):
     """No turn runs and none is requested."""
 
 
-@attrs.frozen(kw_only=True)
-class AgentSuspended(Event):
+class AgentSuspended(Event, frozen=True, kw_only=True):
     """It stopped before it was done; the store owes the work. `reason`: such as `leaving`, `store`."""
 
     reason: str
 
 
-@attrs.frozen(kw_only=True)
-class AgentEnded(Event):
+class AgentEnded(Event, frozen=True, kw_only=True):
     """It is closed: it accepts nothing more and has stopped. `reason`: why, or empty."""
 
     reason: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class AgentCrashed(Event):
+class AgentCrashed(Event, frozen=True, kw_only=True):
     """Its loop ended with an exception that nothing expected."""
 
     error: str
 
 
-@attrs.frozen(kw_only=True)
-class SpecChanged(Event):
+class SpecChanged(Event, frozen=True, kw_only=True):
     """A stored agent goes on with a changed spec."""
 
     before: str
     after: str
 
 
-@attrs.frozen(kw_only=True)
-class StoreTroubled(Event):
+class StoreTroubled(Event, frozen=True, kw_only=True):
     """The store cannot be written; the tree stands still. `error`: why, and what to do; empty once that is over."""
 
     error: str
@@ -83,8 +75,7 @@ class StoreTroubled(Event):
 # -- messages ----------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class MessageAccepted(Event):
+class MessageAccepted(Event, frozen=True, kw_only=True):
     """A message is durable in its lane."""
 
     message: MessageId
@@ -92,31 +83,27 @@ class MessageAccepted(Event):
     sender: AgentId | None = None
 
 
-@attrs.frozen(kw_only=True)
-class MessageConsumed(Event):
+class MessageConsumed(Event, frozen=True, kw_only=True):
     """A message entered the conversation."""
 
     message: MessageId
     lane: str
 
 
-@attrs.frozen(kw_only=True)
-class MessageHeld(Event):
+class MessageHeld(Event, frozen=True, kw_only=True):
     """It joins the next turn that another one or `wake()` asks for: an abort holds it, or it is a notice (ABT-4)."""
 
     message: MessageId
 
 
-@attrs.frozen(kw_only=True)
-class MessageDead(Event):
+class MessageDead(Event, frozen=True, kw_only=True):
     """A message will not be answered; it is in the dead letters."""
 
     message: MessageId
     reason: str
 
 
-@attrs.frozen(kw_only=True)
-class MessagePutBack(Event):
+class MessagePutBack(Event, frozen=True, kw_only=True):
     """A dead letter waits again. `by`: who put it back. `reason`: why it had been dead."""
 
     message: MessageId
@@ -124,8 +111,7 @@ class MessagePutBack(Event):
     reason: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class PostRefused(Event):
+class PostRefused(Event, frozen=True, kw_only=True):
     """A post, which nobody awaits, was refused (ACC-2)."""
 
     message: MessageId
@@ -135,43 +121,37 @@ class PostRefused(Event):
 # -- turns -------------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class TurnStarted(Event):
+class TurnStarted(Event, frozen=True, kw_only=True):
     """A turn begins."""
 
 
-@attrs.frozen(kw_only=True)
-class TurnEnded(Event):
+class TurnEnded(Event, frozen=True, kw_only=True):
     """The one terminal event of a turn, with its outcome (TRN-4)."""
 
     outcome: Outcome
 
 
-@attrs.frozen(kw_only=True)
-class NoteWritten(Event):
+class NoteWritten(Event, frozen=True, kw_only=True):
     """The runtime wrote a line for the model: a failure, a limit, a cut."""
 
     note: str
     text: str
 
 
-@attrs.frozen(kw_only=True)
-class HookFailed(Event):
+class HookFailed(Event, frozen=True, kw_only=True):
     """A hook raised; where it decides, or is a guard, the turn fails with it (HOK-1)."""
 
     hook: str
     error: str
 
 
-@attrs.frozen(kw_only=True)
-class CompactionStarted(Event):
+class CompactionStarted(Event, frozen=True, kw_only=True):
     """The conversation is being summarised. `reason`: `asked`, `window` or `overflow`."""
 
     reason: str
 
 
-@attrs.frozen(kw_only=True)
-class CompactionEnded(Event):
+class CompactionEnded(Event, frozen=True, kw_only=True):
     """The one end of a compaction that had started.
 
     Attributes:
@@ -186,8 +166,7 @@ class CompactionEnded(Event):
     cost: int | None = None
 
 
-@attrs.frozen(kw_only=True)
-class SelectionChanged(Event):
+class SelectionChanged(Event, frozen=True, kw_only=True):
     """A message changed what is asked (SEL-1); empty is the agent's own. `reset`: the conversation began anew."""
 
     model: str = ""
@@ -196,8 +175,7 @@ class SelectionChanged(Event):
     reset: bool = False
 
 
-@attrs.frozen(kw_only=True)
-class SelectionRejected(Event):
+class SelectionRejected(Event, frozen=True, kw_only=True):
     """A message's choice was not followed: its hand-over note failed, or no such model can be asked (SEL-2)."""
 
     error: str
@@ -206,37 +184,32 @@ class SelectionRejected(Event):
 # -- model requests ----------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class AdmissionWaited(Event):
+class AdmissionWaited(Event, frozen=True, kw_only=True):
     """A request waits for a place at its model."""
 
     model: str
 
 
-@attrs.frozen(kw_only=True)
-class RequestStarted(Event):
+class RequestStarted(Event, frozen=True, kw_only=True):
     """An attempt at a request is sent. `estimate`: input tokens expected."""
 
     model: str
     estimate: int = 0
 
 
-@attrs.frozen(kw_only=True)
-class TextDelta(Event):
+class TextDelta(Event, frozen=True, kw_only=True):
     """Some text of the response in progress."""
 
     text: str
 
 
-@attrs.frozen(kw_only=True)
-class ReasoningDelta(Event):
+class ReasoningDelta(Event, frozen=True, kw_only=True):
     """Some reasoning of the response in progress."""
 
     text: str
 
 
-@attrs.frozen(kw_only=True)
-class AttemptDiscarded(Event):
+class AttemptDiscarded(Event, frozen=True, kw_only=True):
     """An attempt failed: what came of it is void (REQ-3). `retry_in_s`: until the next, or None for the last.
 
     So is what came of a response that a crash, a stop or the store's failure lost, even behind its end (REC-3); told by
@@ -247,8 +220,7 @@ class AttemptDiscarded(Event):
     retry_in_s: float | None = None
 
 
-@attrs.frozen(kw_only=True)
-class ResponseEnded(Event):
+class ResponseEnded(Event, frozen=True, kw_only=True):
     """The one terminal event of a response (TRN-4). `cost`: picodollars, None where no price is known."""
 
     stop: Stop
@@ -258,8 +230,7 @@ class ResponseEnded(Event):
     model: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class RequestFailed(Event):
+class RequestFailed(Event, frozen=True, kw_only=True):
     """A request came to no response: the other terminal event. `error`: kind and message."""
 
     error: str
@@ -268,8 +239,7 @@ class RequestFailed(Event):
 # -- tool calls --------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class ToolStarted(Event):
+class ToolStarted(Event, frozen=True, kw_only=True):
     """A call is on disk as started, and starts. `repaired`: as `ResultRecord` has it."""
 
     call: CallId
@@ -278,8 +248,7 @@ class ToolStarted(Event):
     repaired: tuple[str, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
-class ToolChanged(Event):
+class ToolChanged(Event, frozen=True, kw_only=True):
     """A hook runs a call with other arguments than the model's (TOL-13). `arguments`: these, as JSON text."""
 
     call: CallId
@@ -287,8 +256,7 @@ class ToolChanged(Event):
     arguments: str
 
 
-@attrs.frozen(kw_only=True)
-class ToolProgress(Event):
+class ToolProgress(Event, frozen=True, kw_only=True):
     """A running call says how far it is. `done`, `total`: counts, or None."""
 
     call: CallId
@@ -298,8 +266,7 @@ class ToolProgress(Event):
     total: int | None = None
 
 
-@attrs.frozen(kw_only=True)
-class ToolEnded(Event):
+class ToolEnded(Event, frozen=True, kw_only=True):
     """A call is settled. `text`: the beginning of its result."""
 
     call: CallId
@@ -308,8 +275,7 @@ class ToolEnded(Event):
     text: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class ToolLate(Event):
+class ToolLate(Event, frozen=True, kw_only=True):
     """What a call left behind returned later; it never enters the conversation (TOL-14)."""
 
     call: CallId
@@ -317,8 +283,7 @@ class ToolLate(Event):
     text: str = ""
 
 
-@attrs.frozen(kw_only=True)
-class ToolStuck(Event):
+class ToolStuck(Event, frozen=True, kw_only=True):
     """A call that was left behind still runs. `stack`: where."""
 
     call: CallId
@@ -326,15 +291,13 @@ class ToolStuck(Event):
     stack: str
 
 
-@attrs.frozen(kw_only=True)
-class RequestStuck(Event):
+class RequestStuck(Event, frozen=True, kw_only=True):
     """A request that was cut still runs, and the next one waits for it. `stack`: where."""
 
     stack: str
 
 
-@attrs.frozen(kw_only=True)
-class ApprovalAsked(Event):
+class ApprovalAsked(Event, frozen=True, kw_only=True):
     """A call waits for a person's decision (TOL-12). `arguments`: final, as JSON text. `why`: `tool` or `repeat`.
 
     `asked`, `expires`: seconds of the time of day (Unix); None: it never expires.
@@ -348,8 +311,7 @@ class ApprovalAsked(Event):
     expires: float | None = None
 
 
-@attrs.frozen(kw_only=True)
-class ApprovalDecided(Event):
+class ApprovalDecided(Event, frozen=True, kw_only=True):
     """The one end of a request for approval. `verdict`: approved, denied, expired, withdrawn. `by`: who decided."""
 
     call: CallId
@@ -362,8 +324,7 @@ class ApprovalDecided(Event):
 # -- budgets -----------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class BudgetStage(Event):
+class BudgetStage(Event, frozen=True, kw_only=True):
     """A budget passed a stage. `stage`: soft, critical, exhausted; `path` is the node's."""
 
     stage: str
@@ -372,8 +333,7 @@ class BudgetStage(Event):
     spent: str
 
 
-@attrs.frozen(kw_only=True)
-class Overrun(Event):
+class Overrun(Event, frozen=True, kw_only=True):
     """A settlement exceeded its estimate. `amount`: in the dimension's whole unit."""
 
     dimension: str
@@ -383,8 +343,7 @@ class Overrun(Event):
 # -- watching ----------------------------------------------------------------------------------------------------
 
 
-@attrs.frozen(kw_only=True)
-class Missed(Event):
+class Missed(Event, frozen=True, kw_only=True):
     """A gap: `count` events were not kept for this watcher, or None where nobody can say (EVT-2, EVT-3).
 
     It was too slow, or came back after too long; None: its position is of another run of the program, or unknown. What

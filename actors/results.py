@@ -9,6 +9,7 @@ import unicodedata
 from typing import Any, Final
 
 import attrs
+from msgspec import Struct
 
 from .building import plain, write
 from .content import Content, File, Image, Text, Trust, as_content
@@ -25,8 +26,7 @@ DONE: Final = "done"
 _UNCHECKED: Final = (Any, object, typing.NoReturn, typing.Never)
 
 
-@attrs.frozen
-class Shaped:
+class Shaped(Struct, frozen=True):
     """A result as the model reads it.
 
     Attributes:
@@ -41,8 +41,7 @@ class Shaped:
     kept: bool = False
 
 
-@attrs.frozen
-class Given:
+class Given(Struct, frozen=True):
     """A tool's result with more said of it than its value; what the runtime's own tools return.
 
     Attributes:
@@ -56,8 +55,7 @@ class Given:
     keep: bool = True
 
 
-@attrs.frozen
-class Keep:
+class Keep(Struct, frozen=True):
     """That a result too long to be shown is kept whole. `limit_chars`: a longer one is not."""
 
     call: CallId

@@ -12,7 +12,7 @@ import sys
 import typing
 from typing import TYPE_CHECKING, Any, Final
 
-import attrs
+from msgspec import Struct
 
 from .errors import UsageError
 
@@ -24,8 +24,7 @@ _CONTEXT_NAMES: Final = ("ctx", "context")
 _EMPTY: Final = inspect.Parameter.empty
 
 
-@attrs.frozen
-class Argument:
+class Argument(Struct, frozen=True):
     """One argument that a model gives. `default`: what stands where it is left out; None where it is required."""
 
     name: str
@@ -33,8 +32,7 @@ class Argument:
     default: tuple[object] | None
 
 
-@attrs.frozen
-class Signature:
+class Signature(Struct, frozen=True):
     """What a function takes and returns.
 
     Attributes:
@@ -95,8 +93,7 @@ def names_beside() -> Mapping[str, object]:
     return {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
 
 
-@attrs.frozen
-class _Unresolved:
+class _Unresolved(Struct, frozen=True):
     text: str
     why: str
 

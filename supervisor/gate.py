@@ -10,7 +10,7 @@ import hashlib
 import math
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import attrs
+from msgspec import Struct
 
 from actors.errors import ContextOverflow, Overloaded, ProviderError, Rejected, UsageError
 from actors.transcript import (
@@ -164,15 +164,13 @@ REQUEST_SIDE: Final = frozenset(
 """Reasons of a `Rejected` that lie in the request, so that another model would refuse it too."""
 
 
-@attrs.frozen
-class Again:
+class Again(Struct, frozen=True):
     """Try the same model again. `delay_s`: after so many seconds."""
 
     delay_s: float
 
 
-@attrs.frozen
-class GiveUp:
+class GiveUp(Struct, frozen=True):
     """Do not try this model again. `reason`: why, in words."""
 
     reason: str

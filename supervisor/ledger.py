@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import attrs
+from msgspec import Struct
 
 from actors.budget import Budget, Dimension
 from actors.errors import BudgetError, Exhausted, InternalError, UsageError
@@ -71,8 +71,7 @@ class Reservation:
         return f"<Reservation {self.agent} {self.amounts} {'open' if self.open else 'ended'}>"
 
 
-@attrs.frozen
-class LimitView:
+class LimitView(Struct, frozen=True):
     """A limit that binds an agent. `node`: whose it is. Numbers at the surface; `left` is 0 or more."""
 
     node: AgentId
@@ -82,8 +81,7 @@ class LimitView:
     left: object
 
 
-@attrs.frozen
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """An account at one moment.
 
     Attributes:
@@ -103,8 +101,7 @@ class Snapshot:
     grants: tuple[Grant, ...]
 
 
-@attrs.frozen
-class Statistics:
+class Statistics(Struct, frozen=True):
     """Counts of a ledger. `reservations`: open ones."""
 
     accounts: int

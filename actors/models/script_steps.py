@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, assert_never
 
 import attrs
 import msgspec
+from msgspec import Struct
 
 from actors.building import encode
 from actors.errors import Broken, ContextOverflow, Malformed, Overloaded, ProviderError, Rejected, UsageError
@@ -109,16 +110,14 @@ def overflow(message: str = "the conversation does not fit the scripted window")
 # -- steps made ready ----------------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class Part:
+class Part(Struct, frozen=True):
     """One block of an answer with the pieces it is streamed in; a call gets its id when it is played."""
 
     block: TextBlock | ReasoningBlock | WireCall | ScriptedCall
     pieces: tuple[Piece, ...] = ()
 
 
-@attrs.frozen
-class Scene:
+class Scene(Struct, frozen=True):
     """A step made ready.
 
     Attributes:

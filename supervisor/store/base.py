@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-import attrs
+from msgspec import Struct
 
 from actors.changes import AgentRow, CallRow, ChangeSet, Intake, KvRow, OutcomeRow, Values
 from actors.ids import AgentId, MessageId, TurnId
@@ -32,8 +32,7 @@ PAGE: Final = 1_000
 # -- what reads hand out -----------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class StoredAgent:
+class StoredAgent(Struct, frozen=True):
     """All that a loop needs to go on with an agent, but for its records; read in one transaction.
 
     Attributes:
@@ -52,8 +51,7 @@ class StoredAgent:
     seq: int = 0
 
 
-@attrs.frozen
-class MessageView:
+class MessageView(Struct, frozen=True):
     """Where a message is. `turn`: that consumed it, or None. `reason`: as it was claimed or moved with, or None."""
 
     id: MessageId
@@ -65,8 +63,7 @@ class MessageView:
     reason: str | None = None
 
 
-@attrs.frozen
-class StoreStatistics:
+class StoreStatistics(Struct, frozen=True):
     """What a store has done since it was opened.
 
     Attributes:

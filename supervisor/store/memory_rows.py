@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
+from msgspec import Struct, field
 
 from actors.changes import FORGOTTEN, AgentRow, Forget, Intake, Shut
 from actors.ids import AgentId, MessageId, TreeId, TurnId
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from .leases import Holder
 
 
-@attrs.define(eq=False)
-class Message:
+class Message(Struct, eq=False):
     """A message and where it is."""
 
     seq: int
@@ -39,27 +39,25 @@ class Message:
     at: float | None = None
 
 
-@attrs.define(eq=False)
-class LaneCount:
+class LaneCount(Struct, eq=False):
     """What a lane holds, reserved places left out (STORE-3)."""
 
     depth: int = 0
     size: int = 0
 
 
-@attrs.define(eq=False)
-class Agent:
+class Agent(Struct, eq=False):
     """What is kept for one agent. `places`: its records, and None where one was removed: the others keep theirs."""
 
     row: AgentRow
     intake: Intake = Intake.OPEN
     queued: int = 0
-    places: list[Record | None] = attrs.Factory(list)
-    messages: list[Message] = attrs.Factory(list)
-    waiting: dict[MessageId, Message] = attrs.Factory(dict)
-    control: LaneCount = attrs.Factory(LaneCount)
-    steer: LaneCount = attrs.Factory(LaneCount)
-    send: LaneCount = attrs.Factory(LaneCount)
+    places: list[Record | None] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    waiting: dict[MessageId, Message] = field(default_factory=dict)
+    control: LaneCount = field(default_factory=LaneCount)
+    steer: LaneCount = field(default_factory=LaneCount)
+    send: LaneCount = field(default_factory=LaneCount)
 
     @property
     def records(self) -> list[Record]:

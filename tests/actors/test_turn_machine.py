@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import attrs
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import Phase as Search
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from msgspec.structs import replace
 
 from actors import bounds
 from actors.agent import Drain
@@ -190,7 +190,7 @@ class TurnMachine(RuleBasedStateMachine):
         else:
             text = TextBlock("in short" if what == "taken" else " ")
             served = Served(Response((text,), Stop.END_TURN), Usage(fresh=1), 3, 1, "x")
-            self.take(Summarised(sim.now, served, SPENT, attrs.evolve(chosen, size_bytes=9_999), 9_999), fault)
+            self.take(Summarised(sim.now, served, SPENT, replace(chosen, size_bytes=9_999), 9_999), fault)
         self.hurry(quick)
 
     def hurry(self, quick: bool) -> None:  # noqa: FBT001

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
 import trio
 import trio.testing
@@ -233,7 +232,7 @@ async def test_elsewhere_1_what_is_remembered_of_others_is_bounded(
         assert stored is not None
         elsewhere = Elsewhere(owner._parts.kernel)
         for number in range(SEEN_MAX + 10):
-            elsewhere.saw(attrs.evolve(stored, row=replace(stored.row, agent=f"a#{number}")))
+            elsewhere.saw(replace(stored, row=replace(stored.row, agent=f"a#{number}")))
         assert elsewhere.view("a#9") is None  # type: ignore[arg-type]
         assert elsewhere.view("a#10") is not None  # type: ignore[arg-type]
         assert repr(elsewhere).startswith(f"<Elsewhere {SEEN_MAX} seen")

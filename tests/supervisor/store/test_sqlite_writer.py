@@ -7,11 +7,11 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import apsw
-import attrs
 import outcome
 import pytest
 import trio
 import trio.testing
+from msgspec.structs import replace
 
 from actors.changes import (
     AgentRow,
@@ -263,7 +263,7 @@ def test_rec_2_finding_work_costs_what_is_found(writer: Writer, tmp_path: Path) 
         """The agent, but for how many messages it ever had."""
         found = reads.load_agent(worker)
         assert found is not None
-        return attrs.evolve(found, seq=0)
+        return replace(found, seq=0)
 
     before = [steps(Reads.agents_with_work), steps(read)]
     names = tuple(MessageId(f"m-{n}") for n in range(1, 50))
