@@ -101,5 +101,5 @@ def _detail(event: Event) -> str:
     if outcome is not None:
         failure = "" if outcome.failure is None else f" {outcome.failure.kind}: {outcome.failure.message[:200]}"
         return f"turn {event.turn} {outcome.status.value}{failure}"
-    found = [getattr(event, name) for name in _told(type(event))]  # type: ignore[arg-type]  # a class has a hash
+    found = [getattr(event, name) for name in _told(type(event))]
     return " ".join([str(value)[:200].replace("\n", "⏎") for value in found if value])
