@@ -11,8 +11,6 @@ from actors.errors import UsageError
 
 from .store.leases import LEASE_S
 from .store.memory import open_memory_store
-from .store.sqlite import open_sqlite_reader, open_sqlite_store
-from .store.sqlite_file import resolved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,6 +42,8 @@ def open_store(store: str | os.PathLike[str] | Store | None, *, inline: bool) ->
     if name.startswith(("postgresql://", "postgres://")):
         msg = f"store={name!r}: PostgreSQL is not in this release; give the path of an SQLite file"
         raise UsageError(msg)
+    from .store.sqlite import open_sqlite_store  # noqa: PLC0415 - memory needs nothing of SQLite
+
     command = " ".join(sys.argv)[:200] or "python"
     return open_sqlite_store(name, owner=command, inline=inline, lease_s=None if inline else LEASE_S)
 
@@ -61,6 +61,7 @@ def check_store_file(
         UsageError: it is no file name. StoreError: it is no store, or cannot be read.
     """
     from .store.sqlite_check import check_file  # noqa: PLC0415 - what checks a store is for nobody else
+    from .store.sqlite_file import resolved  # noqa: PLC0415 - as above
 
     return check_file(resolved(store), told)
 
@@ -74,4 +75,6 @@ def open_reader(store: str | os.PathLike[str]) -> AbstractAsyncContextManager[Re
     Raises:
         UsageError: it is no file name. Corrupt, NewerSchema, Unavailable: it is no store, or cannot be read.
     """
+    from .store.sqlite import open_sqlite_reader  # noqa: PLC0415 - as above
+
     return open_sqlite_reader(store)
