@@ -143,6 +143,8 @@ class Limits:
         hard_s: how long a request waits for tools that an abort left behind (REQ-2).
         approvals: calls of one agent that wait for a person at once; more are refused with a result.
         approve_s: seconds until a request for approval counts as denied, where the tool says nothing; None: never.
+        hook_messages: messages that hooks may send their own agent in one run, in one process; the next one is refused,
+            or a hook that steers at every request would keep the run going for ever (HOK-2).
         poison_limit: crashes in a row after which what a turn had consumed goes to the dead letters, from 1 (CON-6).
     """
 
@@ -164,34 +166,44 @@ class Limits:
     hard_s: float = 10.0
     approvals: int = 20
     approve_s: float | None = None
+    hook_messages: int = 100
     poison_limit: int = 3
 
     def __attrs_post_init__(self) -> None:
         """Refuse bounds under which nothing could ever happen."""
-        for name in ("model_calls_per_turn", "invalid_responses", "identical_failures", "parallel_calls", "attempts"):
-            self._check(name, getattr(self, name), 1)
-        self._check("poison_limit", self.poison_limit, 1)
+        for name, least in _COUNTS.items():
+            count: object = getattr(self, name)
+            if not isinstance(count, int) or isinstance(count, bool) or not least <= count <= MOST:
+                raise UsageError(f"Limits({name}=...) is a whole number from {least} to 10^15; got {count!r}")
+        for name in ("first_event_s", "between_events_s", "hard_s"):
+            time: object = getattr(self, name)
+            if not _is_number(time) or not (0 <= time <= MOST or time == math.inf):  # type: ignore[operator]  # a number
+                raise UsageError(f"Limits({name}=...) is seconds from 0 to 10^15; got {time!r}")
         for name in ("steer", "send"):
             if not isinstance(getattr(self, name), LaneBound):
                 msg = f"Limits({name}=...) is a LaneBound, such as LaneBound(messages=100); got {getattr(self, name)!r}"
                 raise UsageError(msg)
-        self._check("repeated_cycles", self.repeated_cycles, 2)
-        for name in ("calls_per_response", "result_chars"):
-            self._check(name, getattr(self, name), 1)
-        for name in ("kept_chars", "output_repairs", "approvals", "first_event_s", "between_events_s", "hard_s"):
-            self._check(name, getattr(self, name), 0)
         for name in ("approve_s", "turn_s"):
             seconds: object = getattr(self, name)
             if seconds is not None and not (_is_number(seconds) and 0 < seconds <= MOST):  # type: ignore[operator]  # a number
                 msg = f"Limits({name}=...) is seconds above 0, up to 10^15, or None for no limit; got {seconds!r}"
                 raise UsageError(msg)
 
-    @staticmethod
-    def _check(name: str, value: object, least: int) -> None:
-        fits = isinstance(value, int | float) and (least <= value <= MOST or value == math.inf)
-        if isinstance(value, bool) or not fits:
-            msg = f"Limits({name}=...) is a number from {least} to 10^15; got {value!r}"
-            raise UsageError(msg)
 
-
+_COUNTS: Final = {
+    "model_calls_per_turn": 1,
+    "invalid_responses": 1,
+    "identical_failures": 1,
+    "parallel_calls": 1,
+    "attempts": 1,
+    "poison_limit": 1,
+    "calls_per_response": 1,
+    "result_chars": 1,
+    "repeated_cycles": 2,
+    "kept_chars": 0,
+    "output_repairs": 0,
+    "approvals": 0,
+    "hook_messages": 0,
+}
+"""What is counted, and the least of it."""
 DEFAULT_LIMITS: Final = Limits()

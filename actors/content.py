@@ -32,6 +32,11 @@ class Text(Kept, frozen=True, tag_field=TAG, tag="text"):
 
     text: str
 
+    def __post_init__(self) -> None:
+        """Refuse what is no text where it is written; half a character is refused where it is sent."""
+        if type(self.text) is not str:  # the quick look: texts are made in every turn
+            _check_typed(self)
+
 
 class Image(Kept, frozen=True, tag_field=TAG, tag="image"):
     """An image, inline as base64 or by reference.
@@ -46,6 +51,10 @@ class Image(Kept, frozen=True, tag_field=TAG, tag="image"):
     data: str | None = None
     url: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what is no text where it is written."""
+        _check_typed(self)
+
 
 class File(Kept, frozen=True, tag_field=TAG, tag="file"):
     """A file, inline as base64."""
@@ -53,6 +62,10 @@ class File(Kept, frozen=True, tag_field=TAG, tag="file"):
     name: str
     media_type: str
     data: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is no text where it is written."""
+        _check_typed(self)
 
 
 Part: TypeAlias = Text | Image | File
@@ -107,7 +120,7 @@ def check_text(value: object, what: str) -> None:
 def as_content(value: object, what: str = "a message") -> Content:
     """Content from what people write: a string, one part, or a sequence of strings and parts.
 
-    Its parts are checked here, not where they are made, which is also where they are read from a store.
+    That its parts hold texts is checked where they are made; that these are whole, here: a store makes parts, too.
 
     Args:
         value: what was given.
@@ -134,22 +147,30 @@ _SHOWN: Final = 20
 """How many characters are shown on each side of half a one."""
 
 
-def _sound(part: Part, what: str) -> Part:
+def _check_typed(part: Part) -> None:
     """Refuse a part that could be written and never be read again (ACC-2)."""
     fields: tuple[object, ...]
     match part:
         case Text(text=text):
             fields, hint = (text,), "Text(text) takes a text"
         case Image(media_type=kind, data=data, url=url):
-            given: list[object] = [field for field in (data, url) if field is not None]
-            fields = (kind, *(given or [None]))
-            hint = "Image(media_type, data=...) or Image(media_type, url=...) takes texts: the data as base64"
+            fields = (kind, *[field for field in (data, url) if field is not None])
+            hint = _IMAGE
         case File(name=name, media_type=kind, data=data):
             fields, hint = (name, kind, data), "File(name, media_type, data) takes texts: the data as base64"
         case _:
             assert_never(part)
     if not all(isinstance(field, str) for field in fields):
         raise UsageError(f"{hint}; got {str(part)[:200]}")
+
+
+_IMAGE: Final = "Image(media_type, data=...) or Image(media_type, url=...) takes texts: the data as base64"
+
+
+def _sound(part: Part, what: str) -> Part:
+    """Refuse a part that no store could hold, or that shows nothing."""
+    if isinstance(part, Image) and part.data is None and part.url is None:
+        raise UsageError(f"{_IMAGE}; got {str(part)[:200]}")
     for name in type(part).__struct_fields__:
         if isinstance(field := getattr(part, name), str):
             check_text(field, f"{what}: {type(part).__name__}({name}=...)")

@@ -122,6 +122,8 @@ class Hooking:
         self._asked: Frame | None = None
         """Of the hooks that the loop waits for, or of the last that it did."""
         self.change = ("", "")
+        self._sent = (0, 0)
+        """A run, and how many messages hooks have sent this agent in it."""
 
     def bind(
         self,
@@ -133,6 +135,21 @@ class Hooking:
         self._row = row
         self._tell = tell
         self._offered = offered
+
+    def sends(self) -> None:
+        """A hook is about to send this agent a message, which keeps the run going (HOK-2).
+
+        Raises:
+            UsageError: hooks have sent as many in this run, in this process, as they may.
+        """
+        limit, (before, sent), run = self._agent.limits.hook_messages, self._sent, self._row().runs
+        sent = sent if run == before else 0
+        if sent >= limit:
+            raise UsageError(
+                f"hooks have sent {self._path} {sent} messages in this run, and each keeps it going: send on a"
+                f" condition that comes to an end, or raise Limits(hook_messages={limit})"
+            )
+        self._sent = (run, sent + 1)
 
     # -- what was chosen, for the request and for hooks that are called later ----------------------------------------
 

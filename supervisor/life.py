@@ -42,7 +42,7 @@ class Life:
         self._kernel = parts.kernel
         self.host = host
         self.calls = calls
-        self._hooking = hooking
+        self.hooking = hooking
         self._run_over: RunId | None = None
         """The last run whose hooks behind it were called."""
         self._why: CallboardError | None = None
@@ -170,7 +170,7 @@ class Life:
         if goes_on:  # a grant came, perhaps while it was being parked (BUD-5)
             actor.suspended = None
         outcome = None if goes_on else over.outcome
-        self._hooking.leave_behind()
+        self.hooking.leave_behind()
         parts.questions.turn_over(actor.path)
         if outcome is not None:
             actor.last = outcome
@@ -207,7 +207,7 @@ class Life:
             return
         if Point.AFTER_TURN in actor.spec.hooks:
             report = self._parts.desk.report(over.outcome)
-            await self._hooking.call(Point.AFTER_TURN, report, wanted=lambda: not _aborting(actor))
+            await self.hooking.call(Point.AFTER_TURN, report, wanted=lambda: not _aborting(actor))
 
     async def after_run(self, actor: Actor) -> None:
         """The hooks behind a run that is over, once for each, and those of an agent that has settled."""
@@ -215,9 +215,9 @@ class Life:
         if Point.AFTER_RUN in points and last is not None and last.run != self._run_over:
             self._run_over = last.run
             report = self._parts.desk.report(last)
-            await self._hooking.call(Point.AFTER_RUN, report, wanted=lambda: not _aborting(actor))
+            await self.hooking.call(Point.AFTER_RUN, report, wanted=lambda: not _aborting(actor))
         if Point.SETTLED in points and not actor.owes:
-            await self._hooking.call(Point.SETTLED, wanted=lambda: not _aborting(actor))
+            await self.hooking.call(Point.SETTLED, wanted=lambda: not _aborting(actor))
 
     def _aborted(self, actor: Actor, outcome: Outcome) -> None:
         """Whoever waits for a message that the abort holds hears of the abort; the message stays held (ABT-4)."""

@@ -191,8 +191,17 @@ class Clocked(Protocol):
     def stand(self, *, still: bool) -> None: ...
 
 
+class Hooked(Protocol):
+    """The hooks of one agent (`hooking.py`)."""
+
+    def sends(self) -> None: ...
+
+
 class Living(Protocol):
     """One agent's life in this process (`life.py`)."""
+
+    @property
+    def hooking(self) -> Hooked: ...
 
     @property
     def calls(self) -> RunningCalls: ...

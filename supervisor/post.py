@@ -227,6 +227,8 @@ class Post:
 
     def _envelope(self, path: AgentId, letter: Letter) -> Envelope:
         frame = self._parts.own_frame()
+        if frame is not None and frame.agent == path and frame.kind == "hook":
+            self._parts.lives[path].hooking.sends()
         output = None
         if letter.output is not None:
             spec = output_spec(letter.output, "output=")

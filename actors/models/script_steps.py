@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from actors.building import encode
+from actors.content import check_text
 from actors.errors import Broken, ContextOverflow, Malformed, Overloaded, ProviderError, Rejected, UsageError
 from actors.ports import BlockDone, Piece, ReasoningPiece, Response, TextPiece, WireCall
 from actors.transcript import ReasoningBlock, Stop, TextBlock
@@ -38,6 +39,7 @@ class ScriptedCall:
 
     def known_as(self, wire_id: str) -> ScriptedCall:
         """The same call under a wire id of your own, for example one that stands twice."""
+        check_text(wire_id, "the wire id of a scripted call")
         return attrs.evolve(self, wire_id=wire_id)
 
 
@@ -47,11 +49,22 @@ class _Calls:
     __slots__ = ()
 
     def __call__(self, name: str, /, **arguments: object) -> ScriptedCall:
-        """A call of a tool; arguments may be what has a JSON form."""
+        """A call of a tool; arguments may be what has a JSON form.
+
+        Raises:
+            UsageError: the name is no text, or an argument has no JSON form.
+        """
+        check_text(name, "the name of the tool in call(NAME, ...)")
         return ScriptedCall(name, encode(arguments))
 
     def raw(self, name: str, text: str, /) -> ScriptedCall:
-        """A call whose arguments are this text, JSON or not, as a model may send it."""
+        """A call whose arguments are this text, JSON or not, as a model may send it.
+
+        Raises:
+            UsageError: one of them is no text.
+        """
+        check_text(name, "the name of the tool in call.raw(NAME, TEXT)")
+        check_text(text, "what call.raw(NAME, TEXT) has for arguments")
         try:
             value = msgspec.json.decode(text)
         except (ValueError, RecursionError):
@@ -191,7 +204,10 @@ def _as_block(item: object) -> TextBlock | ReasoningBlock | WireCall | ScriptedC
     match item:
         case str():
             return TextBlock(item)
-        case ScriptedCall() | TextBlock() | ReasoningBlock() | WireCall():
+        case ScriptedCall() | WireCall():
+            return item
+        case TextBlock(text=text) | ReasoningBlock(text=text):
+            check_text(text, "a text or a thought of a script")
             return item
         case None | type() | ProviderError() | Hang() | Response():
             raise UsageError(

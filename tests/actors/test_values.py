@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+import attrs
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -206,13 +208,33 @@ def test_bud_4_core_what_exhaustion_does_is_one_of_three() -> None:
         Budget(on_exhausted="stop")
 
 
-@pytest.mark.parametrize(("name", "value"), [("attempts", 0), ("hard_s", -1), ("result_chars", True), ("turn_s", "1")])
+WHOLE: dict[str, int] = {one.name: 1 for one in attrs.fields(Limits) if str(one.type) == "int"} | {"repeated_cycles": 2}
+WHOLE |= dict.fromkeys(("kept_chars", "output_repairs", "approvals", "hook_messages"), 0)
+"""The limits that are counts, and the least of each."""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[(name, value) for name in sorted(WHOLE) for value in (1.5, 3.0, math.inf, -1, "3", True, None, 10**15 + 1)],
+        *[(name, value) for name in ("first_event_s", "between_events_s", "hard_s") for value in (-1, True, "1", None)],
+        *[(name, value) for name in ("turn_s", "approve_s") for value in (0, -1, True, "1", math.inf)],
+    ],
+)
 def test_bounds_core_that_cannot_hold_are_refused(name: str, value: object) -> None:
-    """With the name of the bound and the least that it may be."""
-    if name == "turn_s":
-        return
-    with pytest.raises(UsageError, match=f"Limits\\({name}=...\\) is a number from"):
+    """With the name of the bound and what it may be: a count is whole, however it is written; a time is a number."""
+    says = "a whole number from" if name in WHOLE else "seconds"
+    with pytest.raises(UsageError, match=f"Limits\\({name}=...\\) is {says}"):
         Limits(**{name: value})  # type: ignore[arg-type]
+
+
+def test_bounds_core_what_can_hold_is_taken() -> None:
+    """The least of each count, but nothing below it; and no bound for a time."""
+    made = Limits(**WHOLE, hard_s=math.inf, first_event_s=0.5, turn_s=None)  # type: ignore[arg-type]
+    assert {name: getattr(made, name) for name in WHOLE} == WHOLE
+    for name, least in WHOLE.items():
+        with pytest.raises(UsageError, match=f"is a whole number from {least}"):
+            Limits(**{name: least - 1})  # type: ignore[arg-type]
 
 
 @given(st.integers(0, 1_000), st.floats(0, 1))
@@ -476,10 +498,13 @@ def test_tol_8_core_an_agent_that_keeps_no_results_may_have_a_tool_of_the_reader
             lambda: Compaction(instructions=5),  # type: ignore[arg-type]
             r"Compaction\(instructions=...\) is text",
         ),
-        (
-            lambda: as_content(File("n", None, "x")),  # type: ignore[arg-type]
-            "takes texts",
-        ),
+        (lambda: Text(cast("str", 3)), r"Text\(text\) takes a text; got Text\(text=3\)"),
+        (lambda: Image(cast("str", None), data="eA=="), "takes texts"),
+        (lambda: Image("image/png", data=cast("str", b"x")), "takes texts"),
+        (lambda: Image("image/png", url=cast("str", 5)), "takes texts"),
+        (lambda: File("name", "text/plain", cast("str", b"x")), "takes texts"),
+        (lambda: File("n", cast("str", None), "x"), "takes texts"),
+        (lambda: as_content(Image("image/png")), "takes texts"),
     ],
 )
 def test_acc_2_what_no_store_could_read_back_is_refused(make: Callable[[], object], says: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import attrs
 import hypothesis.strategies as st
@@ -63,7 +63,7 @@ from actors.transcript import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from actors.testing.check_model import Answer
 
@@ -400,6 +400,8 @@ async def test_steps_left_are_listed_per_agent() -> None:
         ({"a": [[]]}, {}, "an empty list is no step"),
         ({"a": [[broken(), "x"]]}, {}, "is no part of an answer"),
         ({"a": [Verdict]}, {}, "is no part of an answer"),
+        ({"a": [thought(3)]}, {}, "a text or a thought of a script is text"),  # type: ignore[arg-type]
+        ({"a": [("x", TextBlock(3))]}, {}, "a text or a thought of a script is text"),  # type: ignore[arg-type]
         ({"a": [object()]}, {}, "cannot be written as JSON"),
         ({}, {"latency_s": -1}, "latency_s from 0"),
         ({}, {"latency_s": (2, 1)}, "latency_s from 0"),
@@ -412,6 +414,22 @@ def test_what_is_no_script_is_refused_where_it_is_written(steps: object, options
     with pytest.raises(UsageError) as caught:
         Script(steps, **options)  # type: ignore[arg-type]
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: call(cast("str", 3)),
+        lambda: call("half a \ud800"),
+        lambda: call.raw(cast("str", 3), "{}"),
+        lambda: call.raw("x", cast("str", {"a": 1})),
+        lambda: call("x").known_as(cast("str", 3)),
+    ],
+)
+def test_a_call_that_no_model_could_send_is_refused_where_it_is_written(make: Callable[[], object]) -> None:
+    """A name, a wire id or raw arguments that are no text: not only where the call is played."""
+    with pytest.raises(UsageError, match="is text that UTF-8 can hold"):
+        make()
 
 
 def test_a_script_is_a_free_model_with_a_name() -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import trio
 from msgspec.structs import replace
 
-from actors import HookFailed, Hooks, Limits, Send, Text, call, tool
+from actors import HookFailed, Hooks, Limits, Send, Steer, Text, call, tool
 from actors.errors import MailboxFull, UsageError
 from actors.hooks import Compact, Refuse
 from actors.messages import LaneBound
+from actors.models.script import hang
 from actors.transcript import MessageRecord, ResultRecord
 from tests.supervisor.promises.world import agent, messages, texts, watched
 
@@ -187,3 +189,45 @@ async def test_tol_13_what_an_inner_hook_refuses_an_outer_one_passes_on(
         await ref.wait_idle()
         assert texts(await ref.transcript())[2] == "=refused:Not run: not today"
     assert seen == [Refuse("not today")]
+
+
+class Steers(Hooks):
+    """Sends its agent something at a point, whatever happens."""
+
+    def __init__(self, point: str, how: str) -> None:
+        async def always(_: Hooks, at: Moment, *__: object) -> Any:
+            if how == "returned":
+                return [Steer("go on"), Send("and on")]
+            await (at.ref(at.agent).steer if how == "steered" else at.ref(at.agent).send)("go on")
+            return None
+
+        self.__class__ = type("Steers", (Steers,), {point: always})
+
+
+@pytest.mark.parametrize("how", ["returned", "steered", "sent"])
+@pytest.mark.parametrize("point", ["before_request", "after_response", "after_turn"])
+async def test_hok_2_a_hook_that_sends_always_keeps_no_run_going_for_ever(
+    world: World, autojump_clock: MockClock, point: str, how: str
+) -> None:
+    """Past `hook_messages` what it sends is refused, an event says what to do, and the run ends with its answer.
+
+    The next run has as many again; what others send is not counted.
+    """
+    limits, left = Limits(hook_messages=6), iter(range(100))
+
+    def answer(_: ModelRequest) -> object:
+        return "ok" if next(left, None) is not None else hang()
+
+    async with world.open({"a": answer}) as sup, watched(sup) as log:
+        ref = await sup.start(agent(hooks=Steers(point, how), limits=limits))
+        for runs in (1, 2):
+            receipts = [await ref.send(f"{runs} {number}") for number in range(8)]
+            with trio.fail_after(100):
+                await ref.wait_idle()
+            assert (await receipts[-1].wait_report()).text == "ok"
+            by_hooks = [text for text in await messages(sup.store, "a") if text in ("go on", "and on")]
+            assert by_hooks
+            entered = [said(one) for one in await ref.transcript() if isinstance(one, MessageRecord)]
+            assert sum(text in ("go on", "and on") for text in entered) == 6 * runs
+        (failed, *_) = log.of(HookFailed)
+        assert "send on a condition that comes to an end, or raise Limits(hook_messages=6)" in failed.error
