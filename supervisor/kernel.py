@@ -271,6 +271,7 @@ class Kernel:
             if stored is None:
                 raise _unknown(agent)
             if (born := self.actors.get(agent)) is not None:  # its birth, in the store, was told only now (KERNEL-1)
+                await self._reload(born)  # what others have sent to it by now it was not told
                 return born
             actor = self._settle_in(stored, stand_in=stand_in)
             catch_up(actor)

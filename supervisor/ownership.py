@@ -104,6 +104,10 @@ class Ownership:
         self.epochs[tree] = 1
         self._fresh.add(tree)
 
+    def takes(self, tree: TreeId) -> bool:
+        """Whether a tree, new or not, is being taken just now."""
+        return tree in self._taking
+
     def check(self, tree: TreeId) -> None:
         """Refuse a tree that was lost while something of it is still here: that is no longer so, whoever asks for it.
 

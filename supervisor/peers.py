@@ -135,9 +135,11 @@ class Peers:
         self._read, agents = await kernel.store.news(self._read)
         self._unread.update(dict.fromkeys(agents))
         for agent in tuple(self._unread):
-            if tree_of(agent) in kernel.ownership.epochs:
+            if (tree := tree_of(agent)) in kernel.ownership.epochs:
                 with suppress(Corrupt):  # whoever asks for it is told; the others are read all the same
                     await kernel.discover(agent)
+            elif kernel.ownership.takes(tree):  # it may be here in a moment, and was read before this came
+                continue
             del self._unread[agent]
         return True
 

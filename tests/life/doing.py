@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from actors.changes import CallRow, CallState, Enqueue, Put
-from actors.messages import Purpose, Verdict
+from actors.messages import Envelope, Purpose, Verdict
 from actors.transcript import ResponseRecord, ResultRecord, ResultStatus
 from tests.life.world import EFFECTS
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.life.reading import Kept
     from tests.life.world import Effect, World
 
+_ENDED = (ResultStatus.OK, ResultStatus.ERROR, ResultStatus.TIMEOUT)
 _NEVER_RAN = (ResultStatus.SKIPPED, ResultStatus.DENIED, ResultStatus.REFUSED)
 
 
@@ -27,21 +28,25 @@ class _Call:
 
     Attributes:
         started: its start was recorded. approved: a decision let it run. arguments: bound to the request for approval.
+        state: where it is; None: it was never there, or is gone. decided: so many decisions were accepted.
     """
 
     started: list[int] = attrs.field(factory=list)
     approved: list[int] = attrs.field(factory=list)
     arguments: str | None = None
+    state: CallState | None = None
+    decided: int = 0
 
 
 def check(world: World, agents: dict[AgentId, Kept]) -> list[str]:
     """25, 26 and 28 to 34."""
-    calls, aborts = _told(world)
+    calls, aborts, wrong = _told(world)
     results = {r.call: r for one in agents.values() for r in one.records if isinstance(r, ResultRecord)}
     by_call: dict[str, list[Effect]] = defaultdict(list)
     for effect in world.effects:
         by_call[effect.call].append(effect)
     return [
+        *wrong,
         *(p for effect in world.effects for p in _effect(effect, calls[effect.call], aborts, world.history.told)),
         *(p for call, effects in by_call.items() for p in _repeated(call, effects)),
         *_results(world, results, by_call, calls),
@@ -50,27 +55,41 @@ def check(world: World, agents: dict[AgentId, Kept]) -> list[str]:
     ]
 
 
-def _told(world: World) -> tuple[dict[str, _Call], dict[tuple[str, int], list[int]]]:
-    """The calls of the history, and where turns were aborted, by the turn and the process that did it."""
+def _told(world: World) -> tuple[dict[str, _Call], dict[tuple[str, int], list[int]], list[str]]:
+    """The calls of the history; where turns were aborted, by the turn and the process that did it; wrong decisions."""
     calls: dict[str, _Call] = defaultdict(_Call)
     aborts: dict[tuple[str, int], list[int]] = defaultdict(list)
+    wrong = []
     for at, one in enumerate(world.history.applied):
         for op in one.set.operations:
             match op:
                 case Put(row=CallRow() as row):
+                    calls[row.call].state = row.state
                     if row.state is CallState.STARTED:
                         calls[row.call].started.append(at)
                     if row.asking is not None:
                         calls[row.call].arguments = row.asking.arguments
                 case Enqueue(envelope=envelope) if envelope.purpose is Purpose.DECISION:
-                    assert envelope.decision is not None, "a decision says what"
-                    if envelope.decision.verdict is Verdict.APPROVED:
-                        calls[str(envelope.target)].approved.append(at)
+                    wrong += _decided(calls[str(envelope.target)], envelope, at)
                 case Enqueue(envelope=envelope) if envelope.purpose is Purpose.ABORT:
                     aborts[str(envelope.target), one.process].append(at)
                 case _:
                     pass
-    return calls, aborts
+    return calls, aborts, wrong
+
+
+def _decided(call: _Call, envelope: Envelope, at: int) -> list[str]:
+    """30: one decision for each call, and only where it waits for one."""
+    assert envelope.decision is not None, "a decision says what"
+    found = []
+    if call.decided:
+        found.append(f"30: {envelope.target} is decided again: {envelope.decision.verdict.value}")
+    if call.state is not CallState.AWAITING:
+        found.append(f"30: {envelope.target} is decided, and waits for nobody: {call.state}")
+    call.decided += 1
+    if envelope.decision.verdict is Verdict.APPROVED:
+        call.approved.append(at)
+    return found
 
 
 def _effect(effect: Effect, call: _Call, aborts: dict[tuple[str, int], list[int]], told: dict[int, float]) -> list[str]:
@@ -125,7 +144,7 @@ def _results(
 
 
 def _repeats(world: World, agents: dict[AgentId, Kept], calls: dict[str, _Call]) -> list[str]:
-    """34: behind an unknown end the same call runs only with a person's word."""
+    """34: behind an unknown end the same call runs only with a person's word, until one that had it has a known end."""
     found = []
     begun = {effect.call: effect for effect in world.effects}
     for path, one in agents.items():
@@ -140,6 +159,8 @@ def _repeats(world: World, agents: dict[AgentId, Kept], calls: dict[str, _Call])
                         found.append(f"34: {block.id} of {path} ran, and one like it is unknown")
             elif isinstance(record, ResultRecord) and record.status is ResultStatus.UNKNOWN:
                 unknown.add(asked[record.call])
+            elif isinstance(record, ResultRecord) and record.status in _ENDED and calls[record.call].approved:
+                unknown.discard(asked[record.call])
     return found
 
 

@@ -140,6 +140,12 @@ async def _close(process: Process, ref: AgentRef, dice: random.Random) -> None:
     await ref.close(grace=dice.choice((0.0, 1.0, 10.0)))
     if dice.random() < 0.5:
         await _for_a_while(dice, ref.wait_closed)
+    elif dice.random() < 0.7:  # orders come while it ends
+        for _ in range(dice.randint(1, 4)):
+            await trio.sleep(dice.choice((0.02, 0.2, 1.0)) * dice.random())
+            below = [path for path in process.world.paths if path.startswith(ref.path)]
+            met = AgentRef(process.sup._parts.desk, AgentId(dice.choice(below or [ref.path])))
+            await dice.choice((met.abort, met.pause, met.wake, met.close))()
 
 
 async def _kill(process: Process, ref: AgentRef, dice: random.Random) -> None:
@@ -230,8 +236,8 @@ async def decide(  # noqa: ASYNC114 - it is started in one place, in a nursery t
                 world.trace.count(f"decision {draw}")
                 if not world.healed:
                     await trio.sleep(dice.random() * 2)
-                for _ in range({"ignore": 0, "twice": 2}.get(draw, 1)):
+                for again in range({"ignore": 0, "twice": 2}.get(draw, 1)):
                     with suppress(CallboardError):
-                        await (request.deny("no", by="x") if draw == "deny" else request.approve(by="x"))
+                        await (request.deny("no", by="x") if draw == "deny" or again else request.approve(by="x"))
         return
     task_status.started()

@@ -13,13 +13,13 @@ import trio
 
 from actors.changes import AgentRow, ChangeSet, Put, Values
 from actors.errors import InDoubt, Unavailable
-from actors.ids import TreeId
+from actors.ids import AgentId, TreeId
 from supervisor.store.faults import Fault, PassingStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from supervisor.store.base import Store, Then
+    from supervisor.store.base import Store, StoredAgent, Then
     from supervisor.store.leases import Holder
     from tests.life.trace import Trace
 
@@ -133,6 +133,18 @@ class LifeStore(PassingStore):
         self._commits = 0
         self._last: trio.Event | None = None
         self._holder: Holder | None = None
+        self._stop: Callable[[], None] | None = None
+        self._stops_in = 0
+
+    def stop_within(self, steps: int, stop: Callable[[], None] | None) -> None:
+        """Let the process be stopped that many steps of its store from now, in the midst of one; None: no more."""
+        self._stops_in, self._stop = steps, stop
+
+    async def load_agent(self, agent: AgentId) -> StoredAgent | None:
+        found = await self._store.load_agent(agent)
+        if self._shared and not self.dead:  # it may be old by the time it is known
+            await self._pause()
+        return found
 
     async def commit(self, change_set: ChangeSet, then: Then | None = None) -> Values:
         self._commits += 1
@@ -226,6 +238,11 @@ class LifeStore(PassingStore):
     # -- inside ----------------------------------------------------------------------------------------------------
 
     async def _pause(self) -> None:
+        if self._stop is not None:
+            self._stops_in -= 1
+            if self._stops_in <= 0:
+                stop, self._stop = self._stop, None
+                stop()
         if self._dice.random() < self._slow:
             await trio.sleep(self._dice.random() * LONGEST_DELAY_S)
         else:

@@ -46,8 +46,8 @@ MUTANTS: Final = (
     Mutant(
         "TOL-3 once runs again",
         "actors/batch.py",
-        "if call.tool is None or call.tool.effect is Effect.ONCE:",
-        "if call.tool is None:",
+        "CallState.STARTED and (call.tool is None or call.tool.effect is Effect.ONCE)",
+        "CallState.STARTED and call.tool is None",
     ),
     Mutant("TOL-3 unknown is forgotten", "actors/batching.py", " and not _unknown(call)", ""),
     Mutant("TOL-3 effect before record", "actors/turn.py", "(*commit, *rows_of(state, state.calls))", "commit"),
@@ -248,8 +248,8 @@ SHARED: Final = (
     Mutant(
         "TOL-3 once runs again",
         "actors/batch.py",
-        "if call.tool is None or call.tool.effect is Effect.ONCE:",
-        "if call.tool is None:",
+        "CallState.STARTED and (call.tool is None or call.tool.effect is Effect.ONCE)",
+        "CallState.STARTED and call.tool is None",
     ),
     Mutant(
         "CON-3 claim of what is gone passes",
@@ -278,8 +278,8 @@ SHARED: Final = (
     Mutant(
         "TOL-12 a call is decided twice",
         "supervisor/approvals.py",
-        '        waits = Require(CallRow, (call,), "state", CallState.AWAITING)',
-        '        waits = Require(CallRow, (call,), "agent", path)',
+        "            id=_message(call),",
+        '            id=MessageId(f"{call}:{decision.verdict.value}"),',
     ),
 )
 """Defects that show where several processes have one store."""

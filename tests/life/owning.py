@@ -128,8 +128,6 @@ class Life:
         found = await reading.check(store, self.world)
         found += await reading.fenced(store, self.world)
         found += taken_alive(self.world.history)
-        if not self.world.history.paths:
-            found.append("54: nobody lived: every start failed, in each process")
         for tree in dict.fromkeys(tree for tree, _, _ in self.world.history.owned):
             lease = await store.lease(tree)
             if lease is not None:
@@ -287,9 +285,8 @@ class Life:
             if not self.alive:
                 continue
             number = dice.choice(sorted(self.alive))
-            self.world.trace.say(f"p{number} stands still")
-            self.world.trace.count("freezes")
-            self.sched.freeze(number)
+            if not await self._stop(number, dice):
+                continue
             begun = trio.current_time()
             try:
                 await trio.sleep(dice.random() * dice.choice((0.5, 1.5, 3)) * LEASE_S)
@@ -299,6 +296,28 @@ class Life:
                 await self._press(number, dice)
             self.world.trace.say(f"p{number} goes on")
             self.sched.thaw(number)
+
+    async def _stop(self, number: int, dice: random.Random) -> bool:
+        """Let a process stand still, at any moment or in the midst of something with its store, if it does anything."""
+        stopped = trio.Event()
+
+        def stop() -> None:
+            self.world.trace.say(f"p{number} stands still")
+            self.sched.freeze(number)
+            stopped.set()
+
+        if dice.random() < 0.4:
+            stop()
+        else:
+            store = self.alive[number].store
+            store.stop_within(dice.randint(1, 12), stop)
+            try:
+                with trio.move_on_after(2 * dice.random()):
+                    await stopped.wait()
+            finally:
+                store.stop_within(0, None)
+        self.world.trace.count("freezes", stopped.is_set())
+        return stopped.is_set()
 
     async def _press(self, number: int, dice: random.Random) -> None:
         """In the moment of its coming back, orders come for a process, and it is asked for what it may have lost."""
@@ -331,6 +350,9 @@ class Life:
         await self.healed.wait()
         await trio.sleep(LEASE_S + 1)  # whom the store failed has stopped by then; the dead have lost their trees
         self.world.healed = True
+        if not self.world.paths:  # nobody was started, or each start failed
+            with acting_for((first := self._all()[0]).number):
+                await first.sup.start(self.world.specs[0], "begin")
         with trio.move_on_after(living.REST_S) as scope:
             for process in self._all():
                 with acting_for(process.number):

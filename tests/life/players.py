@@ -8,7 +8,7 @@ from actors import Script, call
 from actors.ids import tree_of
 from actors.models.script import broken, hang, malformed, overflow, overloaded, rejected, thought
 from actors.ports import Response
-from actors.transcript import Stop, problems
+from actors.transcript import ResponseRecord, ResultRecord, ResultStatus, Stop, problems
 from supervisor.life import read_conversation
 from tests.life.world import HOWS, MOST_CHILDREN, ancestors
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import random
 
     from actors.ports import Emit, Model, ModelRequest
+    from actors.transcript import CallBlock
     from tests.life.faults import LifeStore
     from tests.life.world import World
 
@@ -95,6 +96,10 @@ class Player:
             return call(dice.choice(answers), answer="because")
         if self._world.spent:
             return f"done {self._world.asked[request.agent]}"
+        lost = _unknown(request)
+        if lost is not None and dice.random() < 0.6:  # what nobody saw the end of is asked for again
+            self._world.trace.count("unknown calls asked for again")
+            return [call.raw(lost.name, lost.arguments)]
         draw = dice.random()
         if draw < 0.45 and request.tools and request.tool_choice != "none":
             return self._calls(request, dice)
@@ -155,6 +160,19 @@ class Player:
                 return call("hire", name=dice.choice(below), background=dice.random() < 0.5, wait=dice.random() < 0.5)
             case _:
                 return call(name, how=dice.choice(HOWS), n=dice.randrange(4))
+
+
+def _unknown(request: ModelRequest) -> CallBlock | None:
+    """The last call whose end is unknown, where its tool is still offered."""
+    unknown: set[str] = set()
+    for record in reversed(request.window):
+        if isinstance(record, ResultRecord) and record.status is ResultStatus.UNKNOWN:
+            unknown.add(record.call)
+        elif unknown and isinstance(record, ResponseRecord):
+            block = next((block for block in record.calls if block.id in unknown), None)
+            if block is not None and any(offer.name == block.name for offer in request.tools):
+                return block
+    return None
 
 
 def _name(agent: str) -> str:

@@ -14,6 +14,8 @@ import pytest
 from tests.life import owning
 from tests.life.__main__ import lived
 from tests.life.living import live, over_a_file
+from tests.life.mutants import MUTANTS, SHARED
+from tests.processes.mutants import MUTANTS as PROCESSES
 
 SEEDS: Final = range(20)
 OWNERS: Final = 3
@@ -54,6 +56,12 @@ def test_many_lives_keep_their_invariants(owners: int, capsys: pytest.CaptureFix
         print(f"\nlives of {owners} at a time:", *[line for line in done.stdout.splitlines()[-3:] if "seeds" in line])
     assert done.returncode == 0, done.stdout[-6_000:]
     assert " 0 failed" in done.stdout
+
+
+def test_the_places_of_the_mutants_are_there() -> None:
+    """Each defect that is put into the product on purpose, to see whether lives see it, still has its place."""
+    gone = [f"{one.breaks}: {one.wrong()}" for one in (*MUTANTS, *SHARED, *PROCESSES) if one.wrong()]
+    assert not gone, gone
 
 
 def test_lives_are_lived_on_both_stores() -> None:

@@ -28,8 +28,8 @@ MUTANTS: Final = (
     Mutant(
         "TOL-3 recovery runs once calls again",
         "actors/batch.py",
-        "if call.tool is None or call.tool.effect is Effect.ONCE:",
-        "if call.tool is None:",
+        "CallState.STARTED and (call.tool is None or call.tool.effect is Effect.ONCE)",
+        "CallState.STARTED and call.tool is None",
     ),
     Mutant("TOL-3 effect before record", "actors/turn.py", "(*commit, *rows_of(state, state.calls))", "commit"),
     Mutant(

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from actors import Agent, Script, call, tool
-from actors.changes import ChangeSet, Claim, Move
+from actors.changes import ChangeSet, Claim, Move, Put
 from actors.errors import OwnedElsewhere, Unavailable
 from actors.ids import AgentId, TreeId, TurnId
 from actors.messages import ReceiptState
@@ -350,3 +350,48 @@ async def test_con_6_a_letter_is_put_back_by_whoever_lost_its_tree(
             await owner.put_back(receipt.id, by="x")
         with trio.fail_after(30):
             assert (await (await other.receipt(receipt.id)).wait_report()).text == "three"
+
+
+class Late(PassingStore):
+    """A store that tells a birth a second after it is written, and what it reads of an agent even later."""
+
+    async def commit(self, change_set: ChangeSet, then: Any = None) -> Any:
+        """Write it."""
+        if not any(isinstance(one, Put) and one.fresh for one in change_set.operations):
+            return await super().commit(change_set, then)
+        values = await super().commit(change_set)
+        await trio.sleep(1)
+        then(values)
+        return values
+
+    async def load_agent(self, agent: AgentId) -> Any:
+        """Read it."""
+        found = await super().load_agent(agent)
+        await trio.sleep(2)
+        return found
+
+
+@pytest.mark.parametrize("path", ["a", "a/kid"])
+async def test_peer_2_a_message_to_an_agent_whose_birth_is_written_and_not_told_is_read(
+    path: str, shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Another process finds a new root, or a new child, before its owner has heard that it was born, and is answered.
+
+    Found by `python -m tests.life --owners 3` at seed 1,001,260: the look that met the message passed over it, as one
+    of a tree that was another's, and no later one came back to it. A child's was read, and forgotten for the newborn.
+    """
+    kid = Agent("kid", "Help.")
+    spec = agent(children=[kid])
+    script: dict[str, list[object]] = {"a": [call("kid", task="help"), "well", "more"], "kid": ["helped", "more"]}
+    async with (
+        shared.store() as store,
+        open_supervisor(model=Script(script), store=Late(store), inline=True, agents=[spec, kid]) as owner,
+        shared.open({}, spec, kid) as other,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(owner.start, spec, "go")
+        await trio.sleep(0.5 if path == "a" else 1.5)
+        assert AgentId(path) not in owner._parts.kernel.actors, "its birth is not told"
+        receipt = await (await other.find(path)).send("more")
+        with trio.fail_after(30):
+            assert (await receipt.wait_report()).text in ("more", "well")
