@@ -226,7 +226,7 @@ class Actor:
         state = memory.state(self.spec, row, look, now=begin.now, new_run=self.run_over or not self.run_open)
         if self.compacting:
             state.compacting = Compacting(ASKED)
-        self.run_open |= not alone
+        opened, self.run_open = self.run_open, self.run_open or not alone
         self.loop = loop = TurnLoop(host, state, memory.conversation, self._compacted)
         if not alone:
             self.keeper.turn_begins(self)
@@ -235,7 +235,7 @@ class Actor:
         try:
             over = await loop.run(begin)
         finally:
-            self._take_over(loop, row)
+            self._take_over(loop, row, opened)
         if loop.over is None:
             self.row = await leave_in_order(host, self.row)
         self._ended(over, row)
@@ -249,12 +249,12 @@ class Actor:
             await self._behind.run(self.keeper.after_run(self), self.mailbox.orders)
             self.run_open = not self.owes
 
-    def _take_over(self, loop: TurnLoop, before: AgentRow) -> None:
-        """What the loop left behind, however it ended."""
+    def _take_over(self, loop: TurnLoop, before: AgentRow, opened: bool) -> None:  # noqa: FBT001 - private
+        """What the loop left behind, however it ended; a turn of which nothing was written has opened no run."""
+        self.run_open = opened if loop.row is before else self.run_open
         self.crashes.ran(before, loop.row)
-        self.row = loop.row
+        self.row, self.loop = loop.row, None
         self.memory.ran(self.row, loop.state.unknown)
-        self.loop = None
 
     def _ended(self, over: Over, before: AgentRow) -> None:
         """What the end of a turn means for the next."""
@@ -265,7 +265,7 @@ class Actor:
             self.behind |= self.row.singly != before.singly  # its messages wait again (CON-6)
         else:
             self.crashes.ended(before)
-        self.run_over = over.run_over
+        self.run_over = self.run_over if self.row is before else over.run_over
         if self.compacting and over.outcome is not None and over.outcome.cut:  # ABT-4
             self._compacted(NotCompacted(f"{self.path} was not compacted: it was aborted"))
 

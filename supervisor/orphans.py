@@ -7,6 +7,7 @@ as behind a call that was cut (ABT-5).
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
@@ -61,7 +62,7 @@ def _lost(actor: Actor, toolbox: Toolbox) -> list[CallView]:
 async def _abort(parts: Parts, path: AgentId, calls: Collection[CallId], cause: Cause, done: trio.Event) -> None:
     try:
         with suppress(CallboardError):  # nobody could hear of it: the turn above meets that store, too
-            await read_in(parts, path)
+            await parts.kernel.patience.insist(partial(read_in, parts, path))
             if tops := bereft(parts, path, calls):
                 await parts.stopping.abort_aside(tops, cause).wait()
     finally:

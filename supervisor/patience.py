@@ -82,6 +82,25 @@ class Patience:
                 value = await self._again(lambda: do(*args), error)
         return value
 
+    async def insist(self, do: Callable[[], Awaitable[T]]) -> T:
+        """Do what nothing may come after that rests on it, again and again, whatever the store says of its trouble.
+
+        Args:
+            do: asks the store; a second try, where the first was written all the same, does no harm.
+
+        Raises:
+            Unavailable: it failed for as long as a store is borne with. Whatever else `do` raises.
+        """
+        until, pause = self._now() + self._hard_s, FIRST_S
+        while True:
+            try:
+                return await do()
+            except Unavailable:
+                if self._now() + pause > until:
+                    raise
+            await trio.sleep(pause)
+            pause = min(2 * pause, LONGEST_S)
+
     async def _again(self, do: Callable[[], Awaitable[T]], error: Unavailable | None) -> T:
         doubt = error if isinstance(error, InDoubt) else None
         pause = FIRST_S

@@ -151,7 +151,8 @@ class Stopping:
             while self._parts.staging.bears(path):
                 await self.movement()
             with suppress(CallboardError):  # as in `_aside`
-                await self._abort((path,), partial(self.below, path), cause)
+                abort = partial(self._abort, (path,), partial(self.below, path), cause)
+                await self._parts.kernel.patience.insist(abort)
         finally:
             self._unbar((path,))
 
@@ -170,7 +171,8 @@ class Stopping:
     async def _aside(self, tops: tuple[AgentId, ...], cause: Cause, done: trio.Event) -> None:
         try:
             with suppress(CallboardError):  # nobody could hear of it: the turns above meet that store, too
-                await self._abort(tops, partial(waited_for, self._parts, *tops), cause)
+                abort = partial(self._abort, tops, partial(waited_for, self._parts, *tops), cause)
+                await self._parts.kernel.patience.insist(abort)  # it may have failed once: what is cut would run on
         finally:
             self._unbar(tops)
             done.set()

@@ -10,7 +10,8 @@ import trio
 from actors import Aborted, Child, Context, Limits, RequestStarted, TurnEnded, call, tool
 from actors.changes import AgentRow, Enqueue, Put
 from actors.errors import AgentClosed
-from actors.messages import Purpose, ReceiptState
+from actors.ids import turn_id
+from actors.messages import Purpose, ReceiptState, Status
 from actors.models.script import hang
 from actors.transcript import ResultRecord, problems
 from tests.supervisor.promises.world import agent, check, has, messages, ops, quiet, texts, watched
@@ -306,6 +307,35 @@ async def test_sup_4_nothing_more_of_the_turn_is_written_before_the_abort(
         await ref.wait_report()
         kinds = ["abort" if aborts(one) else "result" for one in world.spy.sets if aborts(one) or _results(one)]
         assert kinds[0] == "abort"
+
+
+@pytest.mark.parametrize("failures", [1, 4])
+async def test_sup_4_an_abort_that_fails_once_is_written_before_the_turn_goes_on(
+    world: World, autojump_clock: MockClock, failures: int
+) -> None:
+    """The store fails for the order alone, and says nothing of passing: the child does not run on for nobody."""
+    lead = agent("lead", children=[agent("kid")])
+    async with world.open({"lead": [call("kid", task="x"), "on"], "kid": [hang(), "too late"]}) as sup:
+        ref = await sup.start(lead, "go")
+        await trio.sleep(1)
+        refused: list[ChangeSet] = []
+
+        def refuse(one: ChangeSet) -> bool:
+            refused.extend([one] if aborts(one) else [])
+            return aborts(one) and len(refused) <= failures
+
+        world.spy.refuse = refuse
+        await ref.steer("now", interrupt=True)
+        report = await ref.wait_report()
+        assert report.text == "on"
+        assert len(refused) == failures + 1
+        kinds = ["abort" if aborts(one) else "result" for one in world.spy.sets if aborts(one) or _results(one)]
+        assert kinds[0] == "abort"
+        (kid,) = await sup.store.children(ref.path)
+        ended = await sup.store.outcome(turn_id(kid.agent, kid.turns))
+        assert ended is not None
+        assert ended.outcome.status is Status.ABORTED
+        await check(sup.store)
 
 
 def _results(one: ChangeSet) -> bool:

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from actors import CallboardError, Context, Hooks, Steer, UsageError, call, guard, tool
-from actors.changes import Erase, KvRow, OutcomeRow, Put
+from actors.changes import Append, Claim, Erase, KvRow, OutcomeRow, Put
 from actors.happenings import HookFailed
 from actors.transcript import MessageRecord
 from supervisor.store.faults import Fault, FaultyStore
@@ -237,3 +237,36 @@ def test_hok_4_the_end_of_a_run_survives_a_failure_of_any_commit(kind: str, when
             break
         at += 1
     assert at > 3, "there are more commits than that"
+
+
+async def test_hok_4_a_turn_of_which_nothing_was_written_opens_no_run(world: World, autojump_clock: MockClock) -> None:
+    """The store fails as a run's first message is taken: tried again it is a run of its own, with a store of its own.
+
+    Once it counted as the run before, which had settled: its report named that one and had its costs, too.
+    """
+    hooks = Books()
+    refused: list[ChangeSet] = []
+
+    def claims_more(one: ChangeSet) -> bool:
+        found = not refused and has(one, Claim) and has(one, Append)
+        refused.extend([one] if found else [])
+        return found
+
+    async with world.open({"a": ["one", "two"]}) as sup:
+        ref = await sup.start(agent(hooks=hooks), "go")
+        first = await ref.wait_report()
+        await ref.wait_idle()
+        world.spy.refuse = claims_more
+        more = await ref.send("more")
+        with pytest.raises(CallboardError, match="the disk is full"):
+            await more.wait_report()
+        await sup.resume()
+        second = await more.wait_report()
+        await ref.wait_idle()
+        assert (first.run, second.run, second.text) == ("a:r1", "a:r2", "two")
+        last = await sup.store.outcome(second.turn)
+        assert last is not None
+        assert last.outcome.spent.model_calls == 1
+        assert [at.run for at in hooks.moments] == [1, 2]
+        assert await scopes(sup.store, "a:r1", "a:r2") == {}
+        await check(sup.store)
