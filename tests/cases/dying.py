@@ -10,7 +10,8 @@ import trio
 
 from actors import Script
 from supervisor import open_supervisor
-from tests.points.dying import MortalModel, MortalStore, Outside, Process
+from tests.points.dying import MortalModel, MortalStore, Process
+from tests.points.outside import Outside
 from tests.points.table import Moment, Phase
 
 if TYPE_CHECKING:

@@ -32,7 +32,8 @@ from actors.models.script import hang
 from actors.tools import Effect
 from actors.transcript import MessageRecord, ResponseRecord, ResultRecord, problems
 from tests.cases.dying import AFTER, AT, BEFORE, Mortal, at_rest, dies, lives, living
-from tests.points.dying import MortalModel, Outside
+from tests.points.dying import MortalModel
+from tests.points.outside import Outside
 from tests.points.table import Labels
 from tests.supervisor.promises.approving import first
 from tests.supervisor.promises.test_con_6 import Bug

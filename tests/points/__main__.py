@@ -21,8 +21,8 @@ from tests.points.sweep import Sweep, told
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tests.points.scenes import Scene
-    from tests.points.sweep import Ended
+    from tests.points.kit import Scene
+    from tests.points.sweep import Trial
 
 BEGAN: Final = time.monotonic()
 
@@ -44,7 +44,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 
 def swept(sweep: Sweep, scenes: Sequence[Scene], options: argparse.Namespace) -> None:
     """Sweep scenes: what finds most for its time comes first."""
-    first: dict[str, list[Ended]] = {}
+    first: dict[str, list[Trial]] = {}
 
     def once(scene: Scene, _: int) -> None:
         first[scene.name] = sweep.once(scene)

@@ -1,105 +1,37 @@
-"""A process that dies at its n-th moment, its store, its model, and what is remembered outside of all processes."""
+"""A process that dies at its n-th moment, its store and its model."""
 
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar, final
 
 import attrs
 import trio
 
 from actors import AttemptDiscarded, RequestFailed, RequestStarted, ResponseEnded, TextDelta
-from actors.changes import AgentRow, CallRow, CallState, Put
+from actors.changes import Claim, Enqueue, Move
 from actors.errors import InDoubt, Unavailable
 from supervisor.store.faults import PassingStore
-from tests.points.table import Labels, Moment, Phase
+from tests.points.outside import Effect, Outside
+from tests.points.table import Moment, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from actors import Context, Event
-    from actors.changes import ChangeSet, Values
+    from actors.changes import ChangeSet, Operation, Values
     from actors.ids import TreeId
     from actors.models.script import Script
     from actors.ports import Emit, ModelRequest, Piece, Response
-    from actors.usage import Amounts
     from supervisor.store.base import Store, StoreStatistics, Then
     from supervisor.store.crossing import Crossing, Published
     from supervisor.store.leases import Holder
 
 T = TypeVar("T")
 
-FIGURES: Final = ("input_tokens", "output_tokens", "cost", "model_calls", "tool_calls")
-
 
 class GoneError(Exception):
     """The process is dead; nothing it does is real."""
-
-
-@attrs.frozen
-class Effect:
-    """A tool's effect outside."""
-
-    call: str
-    effect: str
-    key: str
-
-
-@attrs.define(eq=False)
-class Outside:
-    """What no crash forgets.
-
-    Attributes:
-        moments: of each process, in order. hits: where processes died.
-        effects: what tools did. started: calls whose start is on disk. asked, output: per agent, requests that a model
-            had, and tokens of whole answers. accepted: by text, messages whose acceptance was returned.
-        found: turns that a dead process left open, not yet taken up. half: agents whose watchers saw half a response.
-        problems: promises that were seen broken.
-    """
-
-    labels: Labels = attrs.field(factory=Labels)
-    hits: list[Moment] = attrs.field(factory=list)
-    effects: list[Effect] = attrs.field(factory=list)
-    started: set[str] = attrs.field(factory=set)
-    asked: Counter[str] = attrs.field(factory=Counter)
-    output: Counter[str] = attrs.field(factory=Counter)
-    accepted: dict[str, str] = attrs.field(factory=dict)
-    done: set[str] = attrs.field(factory=set)
-    found: dict[str, AgentRow] = attrs.field(factory=dict)
-    half: set[str] = attrs.field(factory=set)
-    problems: list[str] = attrs.field(factory=list)
-
-    def works(self, agent: str) -> None:
-        """An agent asks its model or a tool of it runs: its crash was counted before (REC, CON-6)."""
-        if agent in self.found:
-            self.problems.append(f"REC: {agent} worked before its crash was counted")
-
-    def written(self, change_set: ChangeSet) -> None:
-        """A commit is in the store: the first one of a turn that was found open takes it up whole."""
-        self.labels.written(change_set)
-        for one in change_set.operations:
-            if not isinstance(one, Put):
-                continue
-            if isinstance(one.row, CallRow) and one.row.state is CallState.STARTED:
-                self.started.add(one.row.call)
-            if isinstance(one.row, AgentRow) and (before := self.found.pop(one.row.agent, None)) is not None:
-                self._taken_up(before, one.row)
-
-    def _taken_up(self, before: AgentRow, after: AgentRow) -> None:
-        was, now = before.open, after.open
-        assert was is not None, "only open turns are looked for"
-        if now is not None and now.number == was.number and now.tries != was.tries + 1:
-            self.problems.append(f"CON-6: {after.agent} had {was.tries} crashes, and then {now.tries}")
-        if not covers(after.spent, before.spent + was.held):
-            self.problems.append(
-                f"BUD-7: {after.agent} forgot what was held: {before.spent}, {was.held}, {after.spent}"
-            )
-
-
-def covers(more: Amounts, less: Amounts) -> bool:
-    """Whether each figure is as large at least."""
-    return all(getattr(more, name) >= getattr(less, name) for name in FIGURES)
 
 
 class Fault(enum.StrEnum):
@@ -127,12 +59,32 @@ class Failing:
 
 
 @attrs.define(eq=False)
+class Stretch:
+    """Moments of one process, one behind the other, between which nothing was written and nothing happened outside.
+
+    Whichever of them it dies at, the next process finds the same, and does the same.
+
+    Attributes:
+        first: the number of the first of them. mark: what was written and had happened.
+        bare: that is nothing, so it leaves what it found.
+    """
+
+    first: int
+    mark: tuple[object, ...]
+    bare: bool
+    moments: list[Moment] = attrs.field(factory=list)
+
+
+@attrs.define(eq=False)
 class Process:
     """One process. It dies at moment `at`, counted from 1; 0: at none.
 
     Attributes:
         failing: what its store does not do. operations: how many its store was asked for. failed: how many of them did.
-        seen: the moments it came to. dead: nothing it does counts any more.
+        settles: what failed was a commit that was written, and that a message tells of: nobody need hear of it.
+        writes: the numbers of those that write.
+        seen: the moments it came to; stretches: the same, by what it would leave. written: how much it wrote.
+        dead: nothing it does counts any more.
     """
 
     outside: Outside
@@ -140,15 +92,29 @@ class Process:
     failing: Failing | None = None
     operations: int = 0
     failed: int = 0
+    settles: bool = False
     scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    writes: set[int] = attrs.field(factory=set)
     seen: list[Moment] = attrs.field(factory=list)
+    stretches: list[Stretch] = attrs.field(factory=list)
+    written: int = 0
     dead: bool = False
+    _found: tuple[object, ...] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        """Remember what it finds."""
+        self._found = (0, *self.outside.mark())
 
     def reach(self, phase: Phase, labels: frozenset[str]) -> bool:
         """Come to a moment. Returns whether the process lives on."""
         if self.dead:
             return False
-        self.seen.append(Moment(phase, labels))
+        moment = Moment(phase, labels)
+        self.seen.append(moment)
+        mark = (self.written, *self.outside.mark())
+        if not self.stretches or self.stretches[-1].mark != mark:
+            self.stretches.append(Stretch(len(self.seen), mark, mark == self._found))
+        self.stretches[-1].moments.append(moment)
         if len(self.seen) == self.at:
             self.die()
         return not self.dead
@@ -248,7 +214,7 @@ class MortalStore(PassingStore):
             outside.written(change_set)
             return values
 
-        values = await self._does(labels, write)
+        values = await self._does(labels, write, telling=any(map(_tells, change_set.operations)))
         if then is not None:
             then(values)
         return values
@@ -272,14 +238,17 @@ class MortalStore(PassingStore):
     def statistics(self) -> StoreStatistics:
         return self.bare.statistics()
 
-    async def _does(self, labels: frozenset[str], write: Callable[[], Awaitable[T]]) -> T:
+    async def _does(self, labels: frozenset[str], write: Callable[[], Awaitable[T]], *, telling: bool = False) -> T:
         """Write something, where the process lives before and behind it, and nothing fails."""
         self._process.reach(Phase.BEFORE, labels)
         self._alive()
         fault = self._process.operation()
+        self._process.writes.add(self._process.operations)
+        self._process.settles |= fault is Fault.AFTER and telling
         if fault in (Fault.BEFORE, Fault.LOST):
             _fail(fault)
         value = await write()
+        self._process.written += 1
         self._process.reach(Phase.AFTER, labels)
         self._alive()
         if fault is not None:
@@ -290,6 +259,17 @@ class MortalStore(PassingStore):
         if self._process.dead:
             msg = "the process is dead"
             raise Unavailable(msg)
+
+
+def _tells(operation: Operation) -> bool:
+    """Whether a message tells if a set with this operation was written."""
+    match operation:
+        case Enqueue():
+            return True
+        case Claim(messages=messages) | Move(messages=messages):
+            return bool(messages)
+        case _:
+            return False
 
 
 _OWN: Final = frozenset(("own",))
@@ -316,6 +296,7 @@ class MortalModel:
         process, agent = self._process, request.agent
         process.passes("model:start")
         process.outside.works(agent)
+        process.outside.asks(request)
         process.outside.asked[agent] += 1
         process.passes("model:sent")
         first = True

@@ -10,25 +10,22 @@ import attrs
 import trio
 
 from actors import Agent, CallboardError, Price, Script
-from actors.changes import Intake
 from actors.errors import InternalError
-from actors.messages import ReceiptState
-from actors.transcript import NoteRecord, ResultRecord, ResultStatus
 from supervisor import open_supervisor
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
-from tests.points.dying import Failing, MortalModel, MortalStore, Outside, Process, Viewer
-from tests.points.scenes import Person, Scene, decide
+from supervisor.stores import check_store_file
+from tests.points.dying import Failing, MortalModel, MortalStore, Process, Stretch, Viewer
+from tests.points.holding import problems, rows_of
+from tests.points.kit import Person, Scene, decide
+from tests.points.outside import Outside
 from tests.points.table import Moment
-from tests.supervisor.promises.lives import in_order
 from tests.supervisor.promises.scheduling import Sched, simulate
-from tests.supervisor.promises.world import EVERY_STATE, check, said
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from actors.changes import AgentRow
     from actors.ports import ModelRequest
     from supervisor import Supervisor
     from supervisor.store.base import Store
@@ -60,12 +57,25 @@ class Lived:
     """What came of it.
 
     Attributes:
-        seen: of each process, how many moments it came to. hits: where processes died.
+        seen: of each process, the moments it came to, by what it would have left. hits: where processes died.
         problems: promises that were broken.
     """
 
-    seen: tuple[int, ...]
+    seen: tuple[tuple[Stretch, ...], ...]
     hits: tuple[Moment, ...]
+    problems: tuple[str, ...]
+
+
+@attrs.frozen
+class Limped:
+    """What came of a store that fails.
+
+    Attributes:
+        operations: how many the first process asked for. writes: the numbers of those that write.
+    """
+
+    operations: int
+    writes: frozenset[int]
     problems: tuple[str, ...]
 
 
@@ -74,12 +84,8 @@ def live(cast: Cast, ats: tuple[int, ...], path: Path | None = None) -> Lived:
     return simulate(partial(_live, cast, ats, path), Sched(0))
 
 
-def limp(cast: Cast, failing: Failing | None, path: Path | None = None) -> Lived:
-    """Live a scene whose first process has a store that fails, and go on in it where the store does.
-
-    Returns:
-        What came of it; `seen` is how many operations each process asked the store for.
-    """
+def limp(cast: Cast, failing: Failing | None, path: Path | None = None) -> Limped:
+    """Live a scene whose first process has a store that fails, and go on in it where the store does."""
     return simulate(partial(_limp, cast, failing, path), Sched(0))
 
 
@@ -107,13 +113,15 @@ async def _live(cast: Cast, ats: tuple[int, ...], path: Path | None) -> Lived:
                     break
         async with opened(memory, path) as store:
             await _idle(cast, store, outside)
-            outside.problems += await _problems(cast.scene, store, outside)
+            outside.problems += await problems(cast.scene, store, outside)
+        if path is not None:
+            outside.problems += [f"the file: {violation}" for violation in check_store_file(path)]
     except Exception as error:  # noqa: BLE001 - whatever ends it is what was looked for
         outside.problems.append(f"it ended with {error!r}"[:600])
-    return Lived(tuple(len(one.seen) for one in processes), tuple(outside.hits), tuple(outside.problems))
+    return Lived(tuple(tuple(one.stretches) for one in processes), tuple(outside.hits), tuple(outside.problems))
 
 
-async def _limp(cast: Cast, failing: Failing | None, path: Path | None) -> Lived:
+async def _limp(cast: Cast, failing: Failing | None, path: Path | None) -> Limped:
     outside = Outside()
     processes = [Process(outside, failing=failing), Process(outside)]
     memory = open_memory_store(store_id="points")
@@ -123,10 +131,12 @@ async def _limp(cast: Cast, failing: Failing | None, path: Path | None) -> Lived
                 await _lame(cast, store, process)
         async with opened(memory, path) as store:
             await _idle(cast, store, outside)
-            outside.problems += await _problems(cast.scene, store, outside)
+            outside.problems += await problems(cast.scene, store, outside)
+        if path is not None:
+            outside.problems += [f"the file: {violation}" for violation in check_store_file(path)]
     except Exception as error:  # noqa: BLE001 - whatever ends it is what was looked for
         outside.problems.append(f"it ended with {error!r}"[:600])
-    return Lived(tuple(one.operations for one in processes), (), tuple(outside.problems))
+    return Limped(processes[0].operations, frozenset(processes[0].writes), tuple(outside.problems))
 
 
 # -- one process -----------------------------------------------------------------------------------------------------
@@ -160,6 +170,8 @@ async def _lame(cast: Cast, bare: Store, process: Process) -> None:
             except Exception as error:
                 if not process.failed or not _expected(error):
                     raise
+                if process.settles and not for_ever:
+                    process.outside.problems.append(f"ACC-2: it was written, and somebody heard {error!r}"[:600])
                 if not for_ever:
                     await _insist(cast, sup, process)
             if not for_ever:
@@ -189,20 +201,15 @@ def _expected(error: BaseException) -> bool:
 async def _look(store: Store, outside: Outside) -> None:
     """What the dead process left open is to be taken up."""
     outside.found.clear()
-    for row in await _rows(store):
+    outside.crashed.clear()
+    for row in await rows_of(store):
         if row.open is None:
             outside.half.discard(row.agent)  # whatever comes next, they are told by how the turn ended
         elif row.suspended is None and not row.open.left:
             outside.found[row.agent] = row
+            outside.crashed[row.agent] = row.open.tries
         if row.open is not None and not row.open.asking:
             outside.half.discard(row.agent)  # its response is whole, and in the conversation
-
-
-async def _rows(store: Store) -> tuple[AgentRow, ...]:
-    found: list[AgentRow] = []
-    for root in await store.roots():
-        found += await store.tree_rows(root.agent)  # type: ignore[arg-type]  # a root's path is its tree's id
-    return tuple(found)
 
 
 async def _run(cast: Cast, store: MortalStore, process: Process, *, again: bool) -> None:
@@ -265,86 +272,3 @@ async def _idle(cast: Cast, bare: Store, outside: Outside) -> None:
         await trio.sleep(10)
     if resumed or outside.asked.total() != asked:
         outside.problems.append(f"REC-1: at rest, and yet {resumed} is resumed")
-
-
-# -- what must hold --------------------------------------------------------------------------------------------------
-
-
-async def _problems(scene: Scene, store: Store, outside: Outside) -> list[str]:
-    try:
-        await check(store)
-        await in_order(store)
-    except AssertionError as error:
-        return [f"CON-4, ACC-4, TOL-1: {error!s}"[:600]]
-    found = [*await _messages(store, outside), *await _calls(store, outside)]
-    for row in await _rows(store):
-        if row.open is not None:
-            found.append(f"REC-3: {row.agent} is left with an open turn")
-        found += _spending(row, outside)
-    if scene.most is not None and outside.asked.total() > scene.most:
-        found.append(f"BUD-7: {outside.asked.total()} requests under a limit of {scene.most}")
-    found += [f"REC-3: watchers of {agent} were left with half a response" for agent in sorted(outside.half)]
-    return found
-
-
-def _spending(row: AgentRow, outside: Outside) -> list[str]:
-    """Never less than what was true (BUD-7)."""
-    found = []
-    if row.spent.model_calls < outside.asked[row.agent]:
-        found.append(f"BUD-7: {row.agent} asked {outside.asked[row.agent]} times, and is charged {row.spent}")
-    if row.spent.output_tokens < outside.output[row.agent]:
-        found.append(f"BUD-7: {row.agent} was answered {outside.output[row.agent]} tokens, and is charged {row.spent}")
-    return found
-
-
-async def _messages(store: Store, outside: Outside) -> list[str]:
-    """No accepted message is lost or accepted twice, and each has come to an end (ACC-1, ACC-7)."""
-    found = []
-    for text, message in outside.accepted.items():
-        view = await store.message_state(message)  # type: ignore[arg-type]  # a message's id
-        if view is None:
-            found.append(f"ACC-1: {text!r} was accepted, and is nowhere")
-        elif view.state in (ReceiptState.QUEUED, ReceiptState.HELD):
-            stored = await store.load_agent(view.agent)
-            if view.state is ReceiptState.QUEUED or stored is None or stored.intake is Intake.CLOSED:
-                found.append(f"ACC-8: {text!r} still waits")
-    for row in await _rows(store):
-        texts = [said(one.envelope.content) for one in await store.messages(row.agent, EVERY_STATE)]
-        keyed = [text for text in texts if text and (text in outside.accepted or text.startswith(("told", "go")))]
-        found += [f"ACC-7: {row.agent} was sent {text!r} twice" for text in set(keyed) if keyed.count(text) > 1]
-    return found
-
-
-async def _calls(store: Store, outside: Outside) -> list[str]:
-    """What the conversation says of each call is what happened outside (TOL-3)."""
-    found = []
-    effects: dict[str, list[str]] = {}
-    keys: dict[str, set[str]] = {}
-    for ran in outside.effects:
-        effects.setdefault(ran.call, []).append(ran.effect)
-        keys.setdefault(ran.call, set()).add(ran.key)
-    found += [
-        f"TOL-3: once call {c} ran {len(times)} times" for c, times in effects.items() if times[1:] and "once" in times
-    ]
-    found += [f"TOL-3: call {call} had keys {sorted(those)}" for call, those in keys.items() if len(those) > 1]
-    for row in await _rows(store):
-        notes = [one.text for one in await store.read_records(row.agent) if isinstance(one, NoteRecord)]
-        found += [f"a scene is broken: {text}" for text in notes if " raised " in text]
-        results = [one for one in await store.read_records(row.agent) if isinstance(one, ResultRecord)]
-        for one in results:
-            if one.status is ResultStatus.OK and one.name != "kid" and one.call not in effects:
-                found.append(f"TOL-3: {one.call} is settled ok, and never ran")
-            if one.status is ResultStatus.UNKNOWN and one.call not in outside.started:
-                found.append(f"TOL-3: {one.call} is unknown, and was never started")
-        kept = [one.value for one in await store.kv(row.agent, "agent") if one.key == "kept"]
-        good = sum(one.name == "keep" and one.status is ResultStatus.OK for one in results)
-        if good and kept != [str(good)]:
-            found.append(f"TOL-3: {good} calls of a store tool settled, and it kept {kept}")
-        told = [
-            one
-            for one in await store.messages(row.agent, EVERY_STATE)
-            if said(one.envelope.content).startswith("told by a store")
-        ]
-        if len(told) != sum(one.name == "tell" and one.status is ResultStatus.OK for one in results):
-            found.append(f"HOK-3: a store tool's message is there {len(told)} times, its result says otherwise")
-    return found

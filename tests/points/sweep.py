@@ -1,6 +1,7 @@
 """Every moment of every scene, one crash or two, and what came of all of them together.
 
 A scene is played the same way each time, so a life with n crashes says how many moments there are for one crash more.
+Of moments that leave the same one is tried; it stands for all of its stretch.
 """
 
 from __future__ import annotations
@@ -9,25 +10,55 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import contextmanager
-from itertools import combinations_with_replacement, pairwise
+from itertools import combinations_with_replacement, pairwise, zip_longest
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import attrs
+from attrs import evolve
 
 from tests.points.dying import Failing, Fault
-from tests.points.living import Cast, limp, live
+from tests.points.living import Cast, Lived, limp, live
 from tests.points.scenes import SCENES
-from tests.points.table import POINTS, covered
+from tests.points.table import POINTS, Moment, covered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from tests.points.living import Lived
-    from tests.points.scenes import Scene
+    from tests.points.kit import Scene
+    from tests.points.living import Limped
 
-Ended: TypeAlias = "tuple[tuple[int, ...], Lived]"
-"""The moments at which a life's processes died, and what came of it."""
+
+@attrs.frozen
+class Trial:
+    """A life.
+
+    Attributes:
+        ats: the moments at which its processes die. stands: to each, all those of its stretch.
+        lived: what came of it.
+    """
+
+    ats: tuple[int, ...] = ()
+    stands: tuple[tuple[Moment, ...], ...] = ()
+    lived: Lived | None = None
+
+    @property
+    def weight(self) -> int:
+        """How many ways to die in so many moments it stands for."""
+        return prod(len(moments) for moments in self.stands)
+
+    def next(self, process: int) -> tuple[Trial, ...]:
+        """What dies once more, in this process of it; each stretch once."""
+        if self.lived is None or len(self.lived.seen) <= process:  # it ended with the bug that is told
+            return ()
+        ats = (*self.ats, *([0] * (process - len(self.ats))))
+        return tuple(
+            Trial((*ats, one.first), (*self.stands, tuple(one.moments)))
+            for one in self.lived.seen[process]
+            if not (self.ats and one.bare)  # else it is as if it had never been
+        )
+
 
 SHOWN: Final = 20
 HERE: Final = tuple(point.number for point in POINTS if point.moments)
@@ -41,8 +72,10 @@ class Sweep:
 
     Attributes:
         store: `memory` or `sqlite`. stops_at: on the monotonic clock; None: never. stops: with what breaks first.
-        points, pairs: numbers that a crash, or two of one life, covered. ran: lives, by what was done to them.
-        singles, doubles, faults: how many such lives there are. broken: promises, with how to see it again.
+        points, pairs: numbers that a crash, or two of one life, covered.
+        ran: ways to die or to fail that were tried, by what was done. lives: in how many lives.
+        singles, doubles, faults: how many such ways there are.
+        broken: promises, with how to see it again.
     """
 
     store: str
@@ -51,33 +84,34 @@ class Sweep:
     points: set[int] = attrs.field(factory=set)
     pairs: set[tuple[int, ...]] = attrs.field(factory=set)
     ran: Counter[str] = attrs.field(factory=Counter)
+    lives: Counter[str] = attrs.field(factory=Counter)
     singles: int = 0
     doubles: int = 0
     faults: int = 0
     broken: list[str] = attrs.field(factory=list)
     _casts: dict[str, Cast] = attrs.field(factory=dict, init=False)
 
-    def once(self, scene: Scene, every: int = 1, turn: int = 0) -> list[Ended]:
+    def once(self, scene: Scene, every: int = 1, turn: int = 0) -> list[Trial]:
         """A crash at each moment of each process of a scene that nothing disturbs, or at one in `every`."""
-        whole = self.run(scene, ())
-        moments = [(0,) * before + (at,) for before, seen in enumerate(whole.seen) for at in range(1, seen + 1)]
-        self.singles += len(moments)
-        return list(self._lives(scene, moments[turn % every :: every], "one crash"))
+        whole = self._tried(scene, Trial())
+        assert whole.lived is not None, "it was lived"
+        trials = [trial for process in range(len(whole.lived.seen)) for trial in whole.next(process)]
+        self.singles += sum(trial.weight for trial in trials)
+        return self._lives(scene, trials[turn % every :: every], "one crash")
 
-    def twice(self, scene: Scene, first: Iterable[Ended], every: int = 1, turn: int = 0) -> None:
+    def twice(self, scene: Scene, first: Iterable[Trial], every: int = 1, turn: int = 0) -> None:
         """Behind each of these, a crash at each moment of the process that comes next, or at one in `every`."""
-        moments = [(*ats, at) for ats, lived in first for at in range(1, lived.seen[len(ats)] + 1)]
-        self.doubles += len(moments)
-        for _ in self._lives(scene, moments[turn % every :: every], "two crashes"):
-            pass
+        trials = [trial for one in first for trial in one.next(len(one.ats))]
+        self.doubles += sum(trial.weight for trial in trials)
+        self._lives(scene, trials[turn % every :: every], "two crashes")
 
     def fails(self, scene: Scene, every: int = 1, turn: int = 0) -> None:
         """Each operation of the store fails, reads too: in each way, once and from there on; or one in `every`."""
         whole = self._limp(scene, None)
         ways = [
             Failing(at, fault, forever)
-            for at in range(1, whole.seen[0] + 1)
-            for fault in Fault
+            for at in range(1, whole.operations + 1)
+            for fault in (Fault if at in whole.writes else (Fault.BEFORE,))
             for forever in (False, True)
         ]
         self.faults += len(ways)
@@ -87,7 +121,7 @@ class Sweep:
             self.ran["fault"] += 1
             self._limp(scene, failing)
 
-    def _limp(self, scene: Scene, failing: Failing | None) -> Lived:
+    def _limp(self, scene: Scene, failing: Failing | None) -> Limped:
         with self._file() as path:
             lived = limp(self._cast(scene), failing, path)
         self.broken += [f"{scene.name} in {self.store}, {failing}: {problem}" for problem in lived.problems]
@@ -113,23 +147,33 @@ class Sweep:
         with tempfile.TemporaryDirectory(prefix="points-") as folder:
             yield Path(folder) / "points.db"
 
-    def _lives(self, scene: Scene, moments: list[tuple[int, ...]], what: str) -> Iterator[Ended]:
-        for ats in moments:
+    def _lives(self, scene: Scene, trials: Sequence[Trial], what: str) -> list[Trial]:
+        done = []
+        for trial in trials:
             if self.over:
-                return
-            self.ran[what] += 1
-            lived = self.run(scene, ats)
-            if len(lived.seen) > len(ats):  # else it ended with the bug that is told
-                yield ats, lived
+                break
+            self.lives[what] += 1
+            self.ran[what] += trial.weight
+            done.append(self._tried(scene, trial))
+        return done
+
+    def _tried(self, scene: Scene, trial: Trial) -> Trial:
+        lived = self.run(scene, trial.ats)
+        stands = iter(trial.stands)
+        chosen = [next(stands) if at else () for at in trial.ats]
+        numbers = [
+            frozenset[int]().union(*map(covered, (hit, *moments)))
+            for hit, moments in zip_longest(lived.hits, chosen[: len(lived.hits)], fillvalue=())
+        ]
+        self.points.update(*numbers)
+        for one, other in pairwise(numbers):
+            self.pairs.update(tuple(sorted((a, b))) for a in one for b in other)
+        return evolve(trial, lived=lived)
 
     def run(self, scene: Scene, ats: tuple[int, ...]) -> Lived:
         """One life."""
         with self._file() as path:
             lived = live(self._cast(scene), ats, path)
-        numbers = [covered(hit) for hit in lived.hits]
-        self.points.update(*numbers)
-        for one, other in pairwise(numbers):
-            self.pairs.update(tuple(sorted((a, b))) for a in one for b in other)
         hits = ", then ".join(str(hit) for hit in lived.hits)
         name = f"--scene {scene.name} --store {self.store} --at {','.join(map(str, ats))} ({hits})"
         self.broken += [f"{name}: {problem}" for problem in lived.problems]
@@ -146,8 +190,9 @@ def told(sweeps: list[Sweep]) -> str:
         f"points covered {len(points)}/{len(POINTS)}; waiting: {waiting}",
         f"pairs of points covered {len(pairs)}/{PAIRS} (unordered, each with itself too)",
         *(
-            f"{one.store}: lives with one crash {one.ran['one crash']}/{one.singles},"
-            f" with two {one.ran['two crashes']}/{one.doubles}, with a store that fails {one.ran['fault']}/{one.faults}"
+            f"{one.store}: one crash {one.ran['one crash']}/{one.singles} in {one.lives['one crash']} lives,"
+            f" two {one.ran['two crashes']}/{one.doubles} in {one.lives['two crashes']},"
+            f" a store that fails {one.ran['fault']}/{one.faults}"
             for one in sweeps
         ),
         f"scenes {len(SCENES)}, violations {len(broken)}",
