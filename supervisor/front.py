@@ -136,7 +136,7 @@ class Supervisor:
             await self._parts.exits.give_up(path)
 
     async def find(self, path: str) -> AgentRef:
-        """The handle of an agent of the store.
+        """The handle of an agent of the store; a tree that nobody runs is taken, and goes on (SUP-6).
 
         Raises:
             UnknownPath: there is none. SpecMissing: its spec is not in the registry.

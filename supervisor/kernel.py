@@ -87,6 +87,8 @@ class Kernel:
     """Called with each message that another process sent to an agent in memory, once it is in its mailbox."""
     lost: Callable[[TreeId], None] = attrs.field(init=False)
     """Called with a tree that turned out to be another's."""
+    taken: Callable[[TreeId], None] = attrs.field(init=False)
+    """Called with a tree that was taken for the sake of one agent: the others go on, too (SUP-6)."""
     wall: Callable[[], float] = time.time
     """The time of day in Unix seconds, for what must outlive this process; nothing is ordered by it."""
     _made: int = attrs.field(default=0, init=False)
@@ -261,7 +263,10 @@ class Kernel:
         tree = tree_of(agent)
         if not stand_in and tree not in self.ownership.epochs:
             await self._may_own(agent)
+        here = tree in self.ownership.epochs
         epoch = await self.ownership.own(tree)
+        if not here:
+            self.taken(tree)
         with self.mirror.reading(agent) as catch_up:
             stored = await self.patience.through(self.store.load_agent, agent)
             if stored is not None and not self.ledger.has(agent):  # made since the tree was taken, and not here

@@ -61,7 +61,8 @@ class Peers:
 
     def start(self) -> None:
         """Begin to look, where another process can reach the store at all."""
-        self._parts.kernel.lost, self._parts.kernel.foreign = self.lose, self._came
+        kernel = self._parts.kernel
+        kernel.lost, kernel.foreign, kernel.taken = self.lose, self._came, self._goes_on
         lease_s = self._parts.kernel.ownership.holder.lease_s
         if lease_s is not None:
             self._parts.actors_nursery.start_soon(self._main, lease_s)
@@ -189,6 +190,11 @@ class Peers:
                 if number == ring[0].wait.id:
                     parts.replies.refuse(wait, error)
 
+    def _goes_on(self, tree: TreeId) -> None:
+        """A tree was taken for the sake of one agent: whoever runs it runs all of it (SUP-6)."""
+        if not self._parts.leaving:
+            self._parts.frames.clean_context().run(self._parts.actors_nursery.start_soon, self._take, tree)
+
     # -- what they answered ----------------------------------------------------------------------------------------
 
     async def _find_answers(self) -> None:
@@ -209,7 +215,7 @@ class Peers:
                 parts.actors_nursery.start_soon(self._take, tree)  # nobody runs it, or it was taken to read this
 
     async def _take(self, tree: TreeId) -> None:
-        """Go on with all of a tree that its owner left: what is waited for may need the rest (SUP-6)."""
+        """Go on with all of a tree that nobody ran: what is waited for may need the rest (SUP-6)."""
         try:
             await wake_tree(self._parts, AgentId(tree))
         except CallboardError as error:  # in a task of its own: nobody else could hear of it

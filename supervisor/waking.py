@@ -1,4 +1,4 @@
-"""How agents with work are gone on with: at a resume, under a key, and when a tree is taken over."""
+"""How agents with work are gone on with: at a resume, under a key, and when a tree is taken, whatever for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from actors.changes import Intake
 from actors.errors import CallboardError, OwnedElsewhere
 from actors.happenings import AgentSuspended
 from actors.ids import AgentId, name_of, tree_of
+
+from .knots import within
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -34,8 +36,6 @@ async def take(parts: Parts, paths: Collection[AgentId]) -> None:
     kernel = parts.kernel
     trees = dict.fromkeys(tree_of(path) for path in paths if name_of(path) in kernel.registry)
     wanted = [tree for tree in trees if tree not in kernel.ownership.epochs]
-    if len(wanted) < 2:
-        return
     for at in range(0, len(wanted), AT_ONCE):
         async with trio.open_nursery() as nursery:
             for tree in wanted[at : at + AT_ONCE]:
@@ -53,10 +53,10 @@ async def wake_tree(parts: Parts, root: AgentId) -> None:
     Raises:
         StoreError: it cannot be read, or owned.
     """
-    below = f"{root}/"
-    for path in await parts.kernel.store.agents_with_work():
-        if path == root or path.startswith(below):
-            await wake(parts, path)
+    found = [path for path in await parts.kernel.store.agents_with_work() if within(path, root)]
+    await take(parts, found)
+    for path in found:
+        await wake(parts, path)
 
 
 async def wake(parts: Parts, path: AgentId) -> bool:
