@@ -9,7 +9,16 @@ import attrs
 import trio
 
 from actors.changes import Enqueue, Intake, Move, Placed
-from actors.errors import AgentClosed, CallboardError, Conflict, InDoubt, MailboxFull, MessageTooLarge, UsageError
+from actors.errors import (
+    Aborted,
+    AgentClosed,
+    CallboardError,
+    Conflict,
+    InDoubt,
+    MailboxFull,
+    MessageTooLarge,
+    UsageError,
+)
 from actors.happenings import PostRefused
 from actors.ids import AgentId, name_of, tree_of
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState, skipped_of
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from actors.letters import Letter
+    from actors.waiting import Frame
 
     from .parts import Parts
     from .staging import Stage
@@ -227,8 +237,8 @@ class Post:
 
     def _envelope(self, path: AgentId, letter: Letter) -> Envelope:
         frame = self._parts.own_frame()
-        if frame is not None and frame.agent == path and frame.kind == "hook":
-            self._parts.lives[path].hooking.sends()
+        if frame is not None and frame.agent == path:
+            self._check_own(frame)
         output = None
         if letter.output is not None:
             spec = output_spec(letter.output, "output=")
@@ -248,6 +258,24 @@ class Post:
             pinned=letter.pinned,
             expires_ms=None if letter.ttl_s is None else self._parts.kernel.wall_ms() + int(letter.ttl_s * 1000),
         )
+
+    def _check_own(self, frame: Frame) -> None:
+        """Refuse what an agent's own code sends it where that would bring back what was ended (TOL-14, ABT-6, HOK-2).
+
+        Raises:
+            Aborted: the call, or the hook, was cut. UsageError: hooks have sent it as many messages as they may.
+        """
+        parts, life = self._parts, self._parts.lives[frame.agent]
+        loop = parts.kernel.actors[frame.agent].loop
+        what, cut = f"hook {frame.name}", any(h.frame is frame and h.scope.cancel_called for h in parts.runner.hooks)
+        if frame.call is not None:
+            running = life.calls.running.get(frame.call) or life.calls.stuck.get(frame.call)
+            what = f"call {frame.call}"
+            cut = running is not None and (running.left_behind or (loop is not None and loop.aborting))
+        if cut:
+            raise Aborted(f"the {what} of {frame.agent} was cut off; it sends its own agent nothing any more")
+        if frame.kind == "hook":
+            life.hooking.sends()
 
     def _bound(self, path: AgentId, lane: Lane) -> LaneBound:
         kernel = self._parts.kernel
