@@ -156,20 +156,13 @@ class Kernel:
             self.lost(tree)
             raise
         except InDoubt as doubt:  # ACC-2: nobody is told anything before the store was asked
-            values = await settled(self.store, operations, self._waiting(operations), doubt, self.mirror.doubted)
+            values = await settled(
+                self.store, operations, _waiting(self.actors, operations), doubt, self.mirror.doubted
+            )
             then(values)
             return values
         finally:
             self._sending.difference_update(sent)
-
-    def _waiting(self, operations: tuple[Operation, ...]) -> dict[AgentId, tuple[MessageId, ...]]:
-        """What waits for the agents whose mailboxes are moved."""
-        found = (self.actors.get(one.agent) for one in operations if isinstance(one, Move))
-        return {
-            actor.path: tuple(queued.envelope.id for queued in actor.mailbox.waiting)
-            for actor in found
-            if actor is not None
-        }
 
     async def _bring(self, agent: AgentId) -> None:
         """Read an agent in and wake it; its message is in the store whatever happens here."""
@@ -359,6 +352,18 @@ class Kernel:
         """All trees that are run here stand still, or go on: whoever watches one of them hears of it."""
         for tree in self.ownership.epochs:
             self.tell(AgentId(tree), StoreTroubled, {"error": error})
+
+
+def _waiting(
+    actors: Mapping[AgentId, Actor], operations: tuple[Operation, ...]
+) -> dict[AgentId, tuple[MessageId, ...]]:
+    """What waits for the agents whose mailboxes are moved."""
+    found = (actors.get(one.agent) for one in operations if isinstance(one, Move))
+    return {
+        actor.path: tuple(queued.envelope.id for queued in actor.mailbox.waiting)
+        for actor in found
+        if actor is not None
+    }
 
 
 def _unknown(agent: AgentId) -> UnknownPath:
