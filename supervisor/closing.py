@@ -158,7 +158,10 @@ class Closing:
         if actor is None or actor.intake is Intake.CLOSED:  # None: another process has its tree, and closes it
             return
         if not actor.active:
-            await actor.bury("it was closed before it came to an answer")
+            try:
+                await actor.bury("it was closed before it came to an answer")
+            finally:  # also where its tree was lost meanwhile: who waits for its turn to end sees it (PEER-1)
+                self._stopping.moved()
         elif actor.loop is not None and actor.loop.row.open is not None:  # its task hangs in a request: it cannot bury
             raise Unavailable(f"{path}: its turn could not be ended in the store; the close goes on when it is resumed")
         operations: list[Operation] = [

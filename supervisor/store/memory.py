@@ -242,9 +242,12 @@ class MemoryStore(MemoryReader):
     def _own(self, tree: TreeId, holder: Holder) -> int:
         epochs, owners = self._tables.epochs, self._tables.owners
         now, before = self._now(), owners.lease(tree)
+        over = before is not None and is_over(before, boot=holder.boot, now=now, gone=_nobody_is_gone)
         if before is not None and before.holder.id == holder.id:
+            if over and not owners.ousted(holder):  # nothing kept it: else the next who looks takes what is run here
+                owners.leases[holder.id] = begun(holder, now)
             return epochs[tree]
-        if before is not None and not is_over(before, boot=holder.boot, now=now, gone=_nobody_is_gone):
+        if before is not None and not over:
             raise owned_elsewhere(tree, before.holder)
         if before is not None:
             owners.leases[before.holder.id] = Lease(before.holder, OUSTED)

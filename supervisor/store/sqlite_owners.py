@@ -95,9 +95,12 @@ def _take(db: Db, tree: str, holder: Holder, clock: Clock) -> int:
     before = None
     if body is not None:
         before = decoded(body, until)
+        over = is_over(before, boot=boot_id(), now=now, gone=gone)
         if before.holder.id == holder.id:
+            if over:  # nothing kept it: else the next who looks takes what is run here
+                _keep(db, holder, now, _KEEP_UNLESS_OUSTED)
             return int(epoch)
-        if not is_over(before, boot=boot_id(), now=now, gone=gone):
+        if not over:
             raise owned_elsewhere(tree, before.holder)
     taken: int = db.ask(_TAKE, (tree, holder.id))[0][0]
     db.epochs[tree] = taken

@@ -129,7 +129,7 @@ def _results(
 ) -> list[str]:
     """26, 28: what a result says happened."""
     found = []
-    disturbed = world.crashes or world.history.faults or len(world.history.owned) > 1
+    disturbed = not world.healed or world.crashes or world.history.faults or len(world.history.owned) > 1
     for call, result in results.items():
         if result.name not in EFFECTS:
             continue

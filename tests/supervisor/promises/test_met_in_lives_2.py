@@ -9,7 +9,7 @@ import trio
 
 from actors import AgentCrashed, Budget, call, tool
 from actors.changes import Claim, Enqueue, Intake, Move, Put, Shut
-from actors.errors import AgentClosed, Conflict, InDoubt, Unavailable
+from actors.errors import AgentClosed, Conflict, Fenced, InDoubt, Unavailable
 from actors.ids import AgentId, TreeId
 from actors.messages import Purpose, ReceiptState
 from actors.models.script import broken, hang
@@ -477,3 +477,37 @@ async def test_peer_1_an_agent_that_was_born_in_a_tree_that_is_lost_just_then_is
         assert ledger.snapshot(kid).spent.model_calls == 1
         assert kernel.actors[kid].row.turns == 1
         assert [row.agent for row in await memory.spy.tree_rows(TreeId("a"))] == [ref.path, kid]
+
+
+async def test_peer_1_a_tree_that_is_lost_while_a_close_ends_a_turn_is_forgotten(
+    memory: World, autojump_clock: MockClock
+) -> None:
+    """A close ends the open turn of an agent that rests, and its tree is lost meanwhile: it is left in the end.
+
+    Found by `python -m tests.life --owners 3` at seed 1,002,370: whoever was to forget it waited for ever.
+    """
+    lost: list[bool] = []
+
+    async def before(change_set: ChangeSet) -> None:
+        if not lost and change_set.epoch is not None and has(change_set, Put):
+            lost.append(sup._parts.kernel.actors[AgentId("a")].active)
+            sup._parts.kernel.lost(TreeId("a"))
+            await trio.sleep(1)
+            raise Fenced("another process has the tree")
+
+    @tool
+    async def forever() -> str:
+        """Wait."""
+        await trio.sleep(1_000)
+        return ""
+
+    async with memory.open({"a": [call("forever")]}, grace=0) as sup:
+        await sup.start(agent("a", tools=[forever]), "go")
+        await trio.sleep(1)
+    async with memory.open({}) as sup:  # where its spec is missing
+        (ref,) = await sup.resume()
+        memory.spy.before = before
+        await ref.close()
+        await trio.sleep(5)
+        assert lost == [True], "the close was at its turn"
+        assert not sup._parts.kernel.ownership.leaving

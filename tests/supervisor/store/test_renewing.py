@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from actors.errors import Fenced
+from actors.errors import Fenced, OwnedElsewhere
 from actors.ids import TreeId
 from supervisor.ownership import Ownership
 from supervisor.patience import Patience
@@ -69,6 +69,21 @@ async def test_sup_6_a_lease_that_a_tree_was_taken_from_is_over_until_its_holder
     lease = await store.lease(B)
     assert lease is not None
     assert lease.holder.id == mine.id
+
+
+async def test_sup_6_a_lease_that_ran_out_begins_again_as_its_holder_takes_the_tree_again(
+    store: Store, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What a process took, and could not read, it kept no lease for: it has one again before it runs anything.
+
+    Found by `python -m tests.life --owners 3` at seed 1,004,656.
+    """
+    mine, other = store.new_holder(), store.new_holder()
+    assert await store.own(A, mine) == 1
+    await trio.sleep(2 * LEASE_S)
+    assert await store.own(A, mine) == 1
+    with pytest.raises(OwnedElsewhere):
+        await store.own(A, other)
 
 
 class Meanwhile(PassingStore):
