@@ -6,7 +6,7 @@ tree. So a supervisor that was stopped for longer than its lease lasts writes no
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, final
 
 import trio
@@ -14,7 +14,7 @@ import trio
 from actors.errors import CallboardError, Fenced, OwnedElsewhere
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from actors.ids import TreeId
 
@@ -32,6 +32,7 @@ class Ownership:
         OWN-2 a tree that was lost is in `leaving` until nothing of it is in memory; until then it is not taken again.
 
         OWN-3 from `give_back` on no tree is taken, and none that was being taken is kept.
+        OWN-4 a tree that was taken, and not opened, is given back at the next renewal, if nobody has opened it by then.
 
     Attributes:
         holder: this supervisor, as others are told of it.
@@ -49,6 +50,7 @@ class Ownership:
         self.holder: Holder = store.new_holder()
         self.epochs: dict[TreeId, int] = {}
         self._fresh: set[TreeId] = set()  # those of `epochs` that were taken since the last renewal began
+        self._vain: set[TreeId] = set()  # taken, and not opened: whoever did that was cut off, or could not read
         self._lost = False  # something was; the store has not heard yet that this process lives
         self.leaving: set[TreeId] = set()
         self.found: set[TreeId] = set()
@@ -65,20 +67,27 @@ class Ownership:
         if epoch is not None:
             return epoch
         self.check(tree)
+        async with self._alone(tree):
+            if tree not in self.epochs:
+                self.check(tree)
+                epoch = await self._patience.through(self._store.own, tree, self.holder)
+                self._vain.add(tree)
+                if await self._opened(tree, epoch):
+                    self.found.add(tree)
+                self._vain.discard(tree)
+                self.epochs[tree] = epoch
+                self._fresh.add(tree)
+        return self.epochs[tree]
+
+    @asynccontextmanager
+    async def _alone(self, tree: TreeId) -> AsyncIterator[None]:
         lock = self._taking.setdefault(tree, trio.Lock())
         try:
             async with lock:
-                if tree not in self.epochs:
-                    self.check(tree)
-                    epoch = await self._patience.through(self._store.own, tree, self.holder)
-                    if await self._opened(tree, epoch):
-                        self.found.add(tree)
-                    self.epochs[tree] = epoch
-                    self._fresh.add(tree)
+                yield
         finally:
             if not lock.locked():  # else it was handed to the next one, who must be alone with it
                 self._taking.pop(tree, None)
-        return self.epochs[tree]
 
     @contextmanager
     def founds(self, tree: TreeId) -> Iterator[None]:
@@ -149,6 +158,11 @@ class Ownership:
         Raises:
             StoreError: it could not be written; the lease lasts on from when it was renewed last.
         """
+        for tree in [tree for tree in self._vain if tree not in self._taking]:
+            async with self._alone(tree):
+                if tree in self._vain:
+                    await self._store.release(self.holder, (tree,))
+                    self._vain.discard(tree)
         if not self.epochs and not self._lost:
             return ()
         self._fresh.clear()

@@ -37,12 +37,13 @@ class Applied:
 
 @attrs.frozen
 class Taken:
-    """A tree came from one process to another."""
+    """A tree came from one process to another. `ran`: the one believed just then that it runs it."""
 
     tree: TreeId
     before: int
     by: int
     at: float
+    ran: bool
 
 
 @attrs.define(eq=False)
@@ -55,7 +56,7 @@ class History:
         owned: epochs of trees, as they were given out: tree, epoch, process. faults: how many were injected.
         still: what stood still: process, from, to. gone: when a process gave its trees back, or died.
         taken: trees that went from one process to another.
-        ambiguous: one of them told a failure of what was written.
+        ambiguous: one of them told a failure of what was written. stores: as each process has it.
     """
 
     applied: list[Applied] = attrs.field(factory=list)
@@ -65,6 +66,7 @@ class History:
     still: list[tuple[int, float, float]] = attrs.field(factory=list)
     gone: dict[int, float] = attrs.field(factory=dict)
     taken: list[Taken] = attrs.field(factory=list)
+    stores: dict[int, LifeStore] = attrs.field(factory=dict)
     faults: int = 0
     ambiguous: int = 0
 
@@ -125,6 +127,7 @@ class LifeStore(PassingStore):
         self.left = trio.Event()
         self.runs: Callable[[TreeId], bool] = lambda _: True
         self._history = history
+        history.stores[process] = self
         self._trace = trace
         self._process = process
         self._dice = random.Random(f"{seed}:store:{process}")
@@ -203,7 +206,8 @@ class LifeStore(PassingStore):
         if (tree, epoch, self._process) not in self._history.owned:
             before = self._history.owner(tree)
             if before is not None:
-                self._history.taken.append(Taken(tree, before, self._process, trio.current_time()))
+                ran = self._history.stores[before].runs(tree)
+                self._history.taken.append(Taken(tree, before, self._process, trio.current_time(), ran))
             self._history.owned.append((tree, epoch, self._process))
             self._trace.say(f"p{self._process} owns {tree} at epoch {epoch}")
 
@@ -216,7 +220,8 @@ class LifeStore(PassingStore):
 
     async def release(self, holder: Holder, trees: tuple[TreeId, ...] | None = None) -> None:
         self._alive()
-        self._history.gone.setdefault(self._process, trio.current_time())
+        if trees is None:
+            self._history.gone.setdefault(self._process, trio.current_time())
         await self._store.release(holder, trees)
 
     async def buried(self) -> None:

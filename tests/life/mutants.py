@@ -160,8 +160,8 @@ SHARED: Final = (
     Mutant(
         "SUP-6 whoever asks has the tree",
         "supervisor/store/memory.py",
-        "        if before is not None and not is_over(before, boot=holder.boot",
-        "        if before is not None and before.until is None and not is_over(before, boot=holder.boot",
+        "        if before is not None and not over:",
+        "        if before is not None and before.until is None and not over:",
     ),
     Mutant(
         "SUP-6 a lease acted upon, and not renewed",

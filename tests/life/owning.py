@@ -65,6 +65,8 @@ def taken_alive(history: History) -> list[str]:
     found = []
     for one in history.taken:
         ended = history.gone.get(one.before, math.inf)
+        if not one.ran:  # it had taken it, and could not open it
+            continue
         lately = one.at - 2 * LEASE_S  # it has renewed its lease since, whatever it was held up by
         if ended > one.at and not any(who == one.before and to > lately for who, _, to in history.still):
             found.append(f"SUP-6: p{one.by} took {one.tree} at {one.at:.2f} from p{one.before}, which was at work")

@@ -395,3 +395,33 @@ async def test_peer_2_a_message_to_an_agent_whose_birth_is_written_and_not_told_
         receipt = await (await other.find(path)).send("more")
         with trio.fail_after(30):
             assert (await receipt.wait_report()).text in ("more", "well")
+
+
+async def test_own_4_a_tree_that_was_taken_and_could_not_be_opened_is_given_back(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Whoever was cut off, or could not read it, keeps no tree that it does not run, though its lease goes on.
+
+    Found by `python -m tests.life --owners 3` at seed 1,005,497: while its owner ran another tree, nobody ran that one.
+    """
+    first, second = TreeId("a"), TreeId("b")
+    well = False
+
+    async def opened(tree: TreeId, _: int) -> bool:
+        if tree == second and not well:
+            raise Unavailable("it cannot be read")
+        return False
+
+    store = open_memory_store(store_id="s", lease_s=LEASE_S)
+    ownership = Ownership(store, opened, Patience(10.0, trio.current_time, lambda _: None))
+    await ownership.own(first)
+    with pytest.raises(Unavailable):
+        await ownership.own(second)
+    assert await store.lease(second) is not None
+    assert await ownership.renew() == ()
+    assert await store.lease(second) is None
+    assert await store.lease(first) is not None
+    well = True
+    assert await ownership.own(second) == 2
+    assert await ownership.renew() == ()
+    assert await store.lease(second) is not None
