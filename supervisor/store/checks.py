@@ -5,6 +5,7 @@ They are pure, so that stores cannot differ in them: a store looks things up, th
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, assert_never
 
 from actors.changes import (
@@ -50,6 +51,12 @@ BIGGEST: Final = 2**63 - 1
 # -- the shape of a change set -----------------------------------------------------------------------------------
 
 _FOR_ANYONE: Final = frozenset({Enqueue, Move, Shut, Require, Bump})
+_NAMED: Final[dict[type[Operation], Callable[[Operation], str]]] = {
+    Append: attrgetter("agent"),
+    Put: attrgetter("row.agent"),
+    Claim: attrgetter("agent"),
+}
+"""The agent whose rows an operation changes, where there is nothing to check."""
 _KEY_PARTS: Final[dict[type[Row], int]] = {AgentRow: 1, CallRow: 1, OutcomeRow: 1, KvRow: 3}
 _NEVER_STORED: Final = (ReceiptState.PENDING, ReceiptState.REFUSED)
 FIELDS: Final[dict[type[Row], frozenset[str]]] = {table: frozenset(table.__struct_fields__) for table in _KEY_PARTS}
@@ -69,10 +76,8 @@ def check(change_set: ChangeSet) -> None:
         if unfenced and kind not in _FOR_ANYONE:
             msg = f"{kind.__name__} is the owner's: give the change set the epoch that own({tree!r}) returned"
             raise UsageError(msg)
-        if isinstance(operation, Append):  # a chain of patterns is slower, and nearly all are of these two
-            agent: str | None = operation.agent
-        else:
-            agent = operation.row.agent if isinstance(operation, Put) else _agent_of(operation)
+        named = _NAMED.get(kind)  # a chain of patterns is slower, and nearly all are of these
+        agent: str | None = _agent_of(operation) if named is None else named(operation)
         if agent is not None and agent != tree and not agent.startswith(f"{tree}/"):
             msg = f"{kind.__name__} of {agent!r} in a change set of tree {tree!r}: commit it with its own tree"
             raise UsageError(msg)
@@ -81,24 +86,24 @@ def check(change_set: ChangeSet) -> None:
 def _agent_of(operation: Operation) -> str | None:
     """The agent whose rows an operation changes, checked for shape; None where any tree's may be meant."""
     match operation:
-        case Append(agent=agent) | Claim(agent=agent) | Shut(agent=agent) | Forget(agent=agent):
-            return agent
-        case Put(row=row):
-            return row.agent
+        case Enqueue(envelope=envelope):
+            if not envelope.to:
+                raise UsageError("a message needs a path that it goes to")
+            return None
+        case Erase(table=table, prefix=prefix):
+            return _erased(table, prefix)
         case Move(agent=agent, to=to):
             if to in _NEVER_STORED:
                 msg = f"a message cannot be moved to {to.value}: no accepted message is"
                 raise UsageError(msg)
             return agent
-        case Erase(table=table, prefix=prefix):
-            return _erased(table, prefix)
         case Require(table=table, key=key, field=field):
             _check_required(table, key, field)
             return None
-        case Enqueue(envelope=envelope):
-            if not envelope.to:
-                raise UsageError("a message needs a path that it goes to")
-            return None
+        case Append(agent=agent) | Claim(agent=agent) | Shut(agent=agent) | Forget(agent=agent):
+            return agent
+        case Put(row=row):
+            return row.agent
         case Bump(by=by):
             if not -BIGGEST <= by <= BIGGEST:
                 raise UsageError(f"a counter changes by a 64-bit number; got {by}")
@@ -215,9 +220,9 @@ def reused_key(envelope: Envelope) -> UsageError:
     return UsageError(f"key {envelope.key!r} was used for another message to {envelope.to}; give each its own key")
 
 
-def used_id(envelope: Envelope) -> Conflict:
+def used_id(message: str) -> Conflict:
     """The error for a message id that stands in the store already."""
-    return Conflict(f"message {envelope.id} is in the store already; an id is used once")
+    return Conflict(f"message {message} is in the store already; an id is used once")
 
 
 def appended(agent: str, at: int, length: int) -> Conflict:

@@ -210,7 +210,7 @@ class Tables:
         if refused is not None:
             raise refused
         if envelope.id in self.messages:
-            raise checks.used_id(envelope)
+            raise checks.used_id(envelope.id)
         message = Message(len(agent.messages) + 1, envelope, 0 if envelope.reserved else envelope.size_bytes)
         agent.messages.append(message)
         self.messages[envelope.id] = message

@@ -180,9 +180,8 @@ def _each(reads: list[Callable[[], Any]]) -> list[Result]:
 class SqliteStore(SqliteReader):
     """A `Store` in a SQLite file; the same invariants as `Store`.
 
-    Rows are encoded in the writer's thread, before the group's transaction. With a hundred callers that carries out
-    a tenth to a half more sets a second than encoding on the caller's side: the two threads then do not contend for
-    Python, and groups are larger.
+    Rows are encoded in the writer's thread. With a hundred callers that carries out a tenth to a half more sets a
+    second than encoding on the caller's side: the two threads then do not contend for Python, and groups are larger.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The mailbox of a SQLite store: accepting, claiming, moving and closing, as SQL.
 
-An agent's counters change in the same statement order everywhere: look, refuse or write the message, count. They are
-kept by hand, not by triggers, so that what a commit costs can be read here.
+An agent's counters change in the same order everywhere: look, refuse or write the message, count. They are kept by
+hand, not by triggers, so that what a commit costs can be read here; and written once, when the group is.
 """
 
 from __future__ import annotations
@@ -9,84 +9,66 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-import apsw
 from msgspec.structs import replace
 
 from actors import codec
 from actors.changes import Claim, Enqueue, Intake, Move, Placed, Shut
 from actors.ids import MessageId, tree_of
-from actors.messages import Envelope, Lane, LaneBound, ReceiptState
+from actors.messages import Envelope, ReceiptState
 
 from . import checks
 
 if TYPE_CHECKING:
     from actors.errors import Conflict
 
-    from .sqlite_steps import At, Db, Step
+    from .sqlite_behind import Known
+    from .sqlite_steps import At, Db
 
 _WAITING: Final = frozenset({ReceiptState.QUEUED, ReceiptState.HELD})
 
 _FIRST_OF_KEY: Final = "SELECT seq, body FROM messages WHERE agent = ? AND sender = ? AND key = ?"
-_ADD_MESSAGE: Final = (
-    "INSERT INTO messages(agent, seq, id, tree, epoch, lane, state, sender, key, places, bytes, body)"
-    " VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, ?, ?, ?, ?)"
-)
-_COUNT: Final = (
-    "UPDATE agents SET queued = queued + ?, control_n = control_n + ?, control_bytes = control_bytes + ?,"
-    " steer_n = steer_n + ?, steer_bytes = steer_bytes + ?, send_n = send_n + ?, send_bytes = send_bytes + ?"
-    " WHERE n = ?"
-)
 _OF_SENDER: Final = (
     "SELECT count(*) FROM messages WHERE agent = ? AND state IN ('queued', 'held') AND lane = ? AND sender = ?"
     " AND places = 1"
 )
-_LANES: Final = ("control", "steer", "send")
-_LOOK: Final = {
-    Lane(lane): f"SELECT n, intake, {lane}_n, {lane}_bytes, seq FROM agents WHERE agent = ?"  # noqa: S608 - our own names
-    for lane in _LANES
-}
-_PLACE: Final = {
-    Lane(lane): f"UPDATE agents SET seq = seq + 1, queued = queued + 1, {size} WHERE n = ?"  # noqa: S608
-    for lane, size in ((lane, f"{lane}_n = {lane}_n + ?, {lane}_bytes = {lane}_bytes + ?") for lane in _LANES)
-}
+_PLACE: Final = {lane: 1 + 2 * number for number, lane in enumerate(("control", "steer", "send"))}
+"""Where the counters of a lane stand among an agent's."""
 
 
-def enqueue(operation: Enqueue, at: At) -> Step:
+def enqueue(db: Db, operation: Enqueue, at: At) -> Placed:
     """Accept a message, or find its first acceptance (ACC-1, ACC-7)."""
     envelope = operation.envelope
-    tree = tree_of(envelope.to)
-    epoch = at[1] if tree == at[0] else 0  # another tree's message is accepted as from anyone
-    return _do_enqueue, (envelope, operation.bound, (tree, epoch), codec.ENVELOPE.encode(envelope))
-
-
-def _do_enqueue(db: Db, envelope: Envelope, bound: LaneBound, at: At, body: bytes) -> Placed:
-    to, lane, sender = envelope.to, envelope.lane, envelope.sender or ""
-    found = db.ask(_LOOK[lane], (to,))
-    if not found:
-        raise checks.unknown(to)
+    to, lane, sender = envelope.to, envelope.lane.value, envelope.sender or ""
+    known = db.known(to)
     if envelope.key is not None:
         firsts = db.ask(_FIRST_OF_KEY, (to, sender, envelope.key))
         if firsts:
             return _again(envelope, *firsts[0])
-    n, intake, depth, size, last = found[0]
+    counts, place = known.counts, _PLACE[lane]
     refused = checks.refusal(
         envelope,
-        bound,
-        Intake(intake),
-        depth=depth,
-        size_bytes=size,
-        of_sender=lambda: int(db.ask(_OF_SENDER, (to, lane.value, sender))[0][0]),
+        operation.bound,
+        known.intake,
+        depth=counts[place],
+        size_bytes=counts[place + 1],
+        of_sender=lambda: int(db.ask(_OF_SENDER, (to, lane, sender))[0][0]),
     )
     if refused is not None:
         raise refused
     places, counted = (0, 0) if envelope.reserved else (1, envelope.size_bytes)
-    seq: int = last + 1
-    try:
-        db.execute(_ADD_MESSAGE, (to, seq, envelope.id, *at, lane.value, sender, envelope.key, places, counted, body))
-    except apsw.ConstraintError:
-        raise checks.used_id(envelope) from None
-    db.execute(_PLACE[lane], (places, counted, n))
-    return Placed(envelope.id, seq)
+    n, seq, message = db.next_message(), known.seq + 1, envelope.id
+    tree = tree_of(to)
+    epoch = at[1] if tree == at[0] else 0  # another tree's message is accepted as from anyone
+    body = codec.ENVELOPE.encode(envelope)
+    row = (n, "queued", to, seq, message, lane, sender, envelope.key, places, counted, tree, epoch, body)
+    db.behind.message(message, row)
+    db.behind.count(known)
+    known.seq = seq
+    counts[0] += 1
+    counts[place] += places
+    counts[place + 1] += counted
+    db.waiting[message] = (n, to, lane, places, counted)
+    return Placed(message, seq)
 
 
 def _again(envelope: Envelope, seq: int, body: bytes) -> Placed:
@@ -96,27 +78,13 @@ def _again(envelope: Envelope, seq: int, body: bytes) -> Placed:
     return Placed(first.id, seq, again=True)
 
 
-class _Counts:
-    """What messages that leave (-1) or join (1) the mailbox change in its agent's counters."""
-
-    __slots__ = ("_by",)
-
-    def __init__(self) -> None:
-        self._by = [0, 0, 0, 0, 0, 0, 0]
-
-    def note(self, sign: int, state: str, lane: str, places: int, size: int) -> None:
-        """Note one message that was or will be in `state`."""
-        if state not in _WAITING:
-            return
-        by = self._by
-        by[0] += sign * (state == "queued")
-        at = 1 + 2 * _LANES.index(lane)
-        by[at] += sign * places
-        by[at + 1] += sign * size
-
-    def write(self, db: Db, agent: str) -> None:
-        """Change the agent's counters."""
-        db.execute(_COUNT, (*self._by, db.known(agent).n))
+def _count(known: Known, sign: int, state: str, lane: str, places: int, size: int) -> None:
+    """Count a message that was (-1) or will be (1) in `state`."""
+    if state in _WAITING:
+        counts, place = known.counts, _PLACE[lane]
+        counts[0] += sign * (state == "queued")
+        counts[place] += sign * places
+        counts[place + 1] += sign * size
 
 
 _TAKE: Final = (
@@ -125,27 +93,26 @@ _TAKE: Final = (
 )
 
 
-def claim(operation: Claim, at: At) -> Step:
+def claim(db: Db, operation: Claim, at: At) -> None:
     """Take messages for a turn (CON-3)."""
-    return _do_claim, (operation, at[1])
-
-
-def _do_claim(db: Db, operation: Claim, epoch: int) -> None:
-    agent = operation.agent
+    agent, epoch = operation.agent, at[1]
+    known = db.known(agent)
     if not operation.messages:
-        db.known(agent)
         raise checks.claims_nothing(agent)
-    counts = _Counts()
     for message in operation.messages:
+        waits = db.waiting.pop(message, None)
+        if waits is not None and waits[1] == agent:
+            db.behind.take((waits[0], "consumed", operation.turn, operation.reason, epoch))
+            _count(known, -1, "queued", *waits[2:])
+            continue
         for state in ("queued", "held"):  # CON-3: whoever comes second finds it in neither
             taken = db.ask(_TAKE, (operation.turn, operation.reason, epoch, message, agent, state))
             if taken:
-                counts.note(-1, state, *taken[0])
+                _count(known, -1, state, *taken[0])
                 break
         else:
-            db.known(agent)
             raise _not_waiting(db, agent, message)
-    counts.write(db, agent)
+    db.behind.count(known)
 
 
 def _not_waiting(db: Db, agent: str, message: str) -> Conflict:
@@ -160,30 +127,26 @@ _ALL_WAITING: Final = f"{_ALL} AND state IN ('queued', 'held') ORDER BY seq"
 _TURN_TO: Final = "UPDATE messages SET state = ?, reason = ?, at = ?, epoch = ?{} WHERE n = ?"
 
 
-def move(operation: Move, at: At) -> Step:
+def move(db: Db, operation: Move, at: At) -> tuple[MessageId, ...]:
     """Change the state of messages."""
-    return _do_move, (operation, at[1])
-
-
-def _do_move(db: Db, operation: Move, epoch: int) -> tuple[MessageId, ...]:
     agent, frm, to = operation.agent, operation.frm, operation.to
-    db.known(agent)
+    known = db.known(agent)
     update = _TURN_TO.format(", turn = NULL" if to in _WAITING else "")
-    counts = _Counts()
     moved: list[tuple[int, MessageId]] = []
     named = operation.messages is not None
     for key in operation.messages if operation.messages is not None else (None,):
         for n, seq, message, state, *size in _meant(db, operation, key):
             if named and state not in frm:
                 raise checks.not_waiting(agent, message, state)
-            db.execute(update, (to.value, operation.reason, operation.at, epoch, n))
+            db.execute(update, (to.value, operation.reason, operation.at, at[1], n))
             if state == "dead" and to in _WAITING:
                 _live_on(db, n)
-            counts.note(-1, state, *size)
-            counts.note(1, to.value, *size)
+            db.waiting.pop(message, None)
+            _count(known, -1, state, *size)
+            _count(known, 1, to.value, *size)
             moved.append((seq, message))
     if moved:
-        counts.write(db, agent)
+        db.behind.count(known)
     return tuple([message for _, message in sorted(moved)])
 
 
@@ -209,18 +172,13 @@ def _meant(db: Db, operation: Move, message: str | None) -> list[Any]:
 _ORDERS: Final = "SELECT 1 FROM messages WHERE agent = ? AND lane = 'control' AND state IN ('queued', 'held') LIMIT 1"
 
 
-def shut(operation: Shut, _: At) -> Step:
+def shut(db: Db, operation: Shut, _: At) -> bool:
     """Change an agent's intake (CLS-1)."""
-    return _do_shut, (operation,)
-
-
-def _do_shut(db: Db, operation: Shut) -> bool:
-    found = db.ask("SELECT intake FROM agents WHERE agent = ?", (operation.agent,))
-    if not found:
-        raise checks.unknown(operation.agent)
-    if not checks.shuts(Intake(found[0][0]), operation.to):
+    known = db.known(operation.agent)
+    if not checks.shuts(known.intake, operation.to):
         return False
     if operation.to is Intake.CLOSED and db.ask(_ORDERS, (operation.agent,)):
         raise checks.order_waits(operation.agent)
-    db.execute("UPDATE agents SET intake = ? WHERE agent = ?", (operation.to.value, operation.agent))
+    db.execute("UPDATE agents SET intake = ? WHERE n = ?", (operation.to.value, known.n))
+    known.intake = operation.to
     return True

@@ -1,8 +1,6 @@
-"""A change set as SQL: checked and encoded first, then carried out.
+"""A change set as SQL: each operation looks at what it finds, and then either writes or raises.
 
-`compiled` does the first before the group's transaction begins, so that the database is locked only while statements
-run. Each step then looks at what it finds and either writes or raises; it is undone by the savepoint that its set
-runs in (STORE-1).
+What it leaves half done where it raises is undone by whoever carries out the set (STORE-1).
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
-from msgspec import Struct
 
 from actors import codec
 from actors.changes import (
@@ -21,7 +18,6 @@ from actors.changes import (
     Bump,
     CallRow,
     CallState,
-    ChangeSet,
     Claim,
     Enqueue,
     Erase,
@@ -38,64 +34,35 @@ from actors.changes import (
 )
 
 from . import checks, sqlite_mailbox
-from .sqlite_owners import Owning
-from .sqlite_steps import RECORDS, At, Db, Step
+from .sqlite_steps import RECORDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from actors.changes import ChangeSet, Value, Values
 
-class Compiled(Struct, frozen=True):
-    """A change set, checked and encoded.
-
-    Attributes:
-        size: bytes of its bodies. before: carried out first, and has no value.
-    """
-
-    tree: str
-    epoch: int | None
-    steps: tuple[Step, ...]
-    size: int = 0
-    before: Step | None = None
+    from .sqlite_steps import At, Db
 
 
-def compiled(change_set: ChangeSet | Owning) -> Compiled:
-    """Check and encode a change set.
-
-    Raises:
-        UsageError: it breaks the rules of change sets.
-    """
-    if isinstance(change_set, Owning):
-        if change_set.founding is None:
-            return Compiled(change_set.tree, None, (change_set.step,))
-        made = compiled(change_set.founding)
-        return Compiled(made.tree, None, made.steps, made.size, change_set.step)
-    checks.check(change_set)
+def carried_out(db: Db, change_set: ChangeSet) -> Values:
+    """Carry out a change set that was checked. Returns the values of its operations."""
     at = (change_set.tree, change_set.epoch or 0)
-    steps = tuple([_COMPILE[type(operation)](operation, at) for operation in change_set.operations])
-    size = sum([len(part) for _, arguments in steps for part in arguments if type(part) is bytes])
-    return Compiled(change_set.tree, change_set.epoch, steps, size)
+    return tuple([_DO[type(operation)](db, operation, at) for operation in change_set.operations])
 
 
 # -- records -----------------------------------------------------------------------------------------------------
 
-_ADD_RECORD: Final = "INSERT INTO records(k, tree, epoch, body) VALUES (?, ?, ?, ?)"
 
-
-def _append(operation: Append, at: At) -> Step:
-    encode = codec.RECORD.encode
-    return _do_append, (operation.agent, operation.at, at, *[encode(record) for record in operation.records])
-
-
-def _do_append(db: Db, agent: str, start: int, at: At, *bodies: bytes) -> int:
+def _append(db: Db, operation: Append, at: At) -> int:
+    agent, start = operation.agent, operation.at
     known = db.known(agent)
     if known.length != start:
         raise checks.appended(agent, start, known.length)
     key = known.n * RECORDS + start
-    for body in bodies:
-        db.execute(_ADD_RECORD, (key, *at, body))
+    for record in operation.records:
+        db.behind.record((key, *at, codec.RECORD.encode(record)))
         key += 1
-    known.length = start + len(bodies)
+    known.length = start + len(operation.records)
     return known.length
 
 
@@ -105,84 +72,92 @@ _REMOVE_OLDEST: Final = (
 )
 
 
-def _forget(operation: Forget, _: At) -> Step:
-    return _do_forget, (operation.agent, operation.before, json.dumps(operation.keep))
-
-
-def _do_forget(db: Db, agent: str, before: int, keep: str) -> int:
+def _forget(db: Db, operation: Forget, _: At) -> int:
+    agent, before = operation.agent, operation.before
     known = db.known(agent)
     if before >= known.length:
         raise checks.forgets_all(agent, before, known.length)
-    db.execute(_REMOVE_OLDEST, (known.n * RECORDS, before, keep, FORGOTTEN))
+    db.execute(_REMOVE_OLDEST, (known.n * RECORDS, before, json.dumps(operation.keep), FORGOTTEN))
     return db.changes()
 
 
 # -- rows --------------------------------------------------------------------------------------------------------
 
-_SET_AGENT: Final = "UPDATE agents SET owes = ?, epoch = ?, body = ? WHERE n = ? AND parent = ? AND key IS ?"
-_ADD_AGENT: Final = "INSERT INTO agents(agent, tree, epoch, parent, key, owes, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_ADD: Final[dict[type[Row], str]] = {
-    CallRow: "INSERT INTO calls(call, tree, epoch, awaits, body) VALUES (?, ?, ?, ?, ?)",
-    OutcomeRow: "INSERT INTO outcomes(turn, tree, epoch, body) VALUES (?, ?, ?, ?)",
-    KvRow: "INSERT INTO kv(agent, scope, key, tree, epoch, body) VALUES (?, ?, ?, ?, ?, ?)",
-}
-_SET: Final[dict[type[Row], str]] = {
-    table: f"{insert} ON CONFLICT DO UPDATE SET epoch = excluded.epoch, body = excluded.body"
-    for table, insert in _ADD.items()
-}
-_SET[CallRow] += ", awaits = excluded.awaits"
+_ADD_AGENT: Final = "INSERT INTO agents(agent, tree, parent, key, owes, epoch, body) VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ADD_CALL: Final = "INSERT INTO calls(call, awaits, tree, epoch, body) VALUES (?, ?, ?, ?, ?)"
+_ADD_OUTCOME: Final = "INSERT INTO outcomes(turn, tree, epoch, body) VALUES (?, ?, ?, ?)"
+_ADD_KV: Final = "INSERT INTO kv(agent, scope, key, tree, epoch, body) VALUES (?, ?, ?, ?, ?, ?)"
+_SET_KV: Final = f"{_ADD_KV} ON CONFLICT DO UPDATE SET epoch = excluded.epoch, body = excluded.body"
 
 
-def _put(operation: Put, at: At) -> Step:
-    row, fresh = operation.row, operation.fresh
-    arguments: tuple[Any, ...]
-    match row:
-        case AgentRow():
-            return (_do_add_agent if fresh else _do_set_agent), (row, at, codec.AGENT.encode(row))
-        case CallRow():
-            arguments = (row.call, *at, int(row.state is CallState.AWAITING), codec.CALL.encode(row))
-        case OutcomeRow():
-            arguments = (row.turn, *at, codec.OUTCOME.encode(row))
-        case KvRow():
-            arguments = (row.agent, row.scope, row.key, *at, codec.KV.encode(row))
-    return _do_put, ((_ADD if fresh else _SET)[type(row)], row, *arguments)
+def _put(db: Db, operation: Put, at: At) -> None:
+    row = operation.row
+    _PUT[type(row)](db, row, at, fresh=operation.fresh)
 
 
-def _do_put(db: Db, sql: str, row: Row, *arguments: object) -> None:
-    try:
-        db.execute(sql, arguments)
-    except apsw.ConstraintError:
-        raise checks.stands(row) from None
-
-
-def _do_add_agent(db: Db, row: AgentRow, at: At, body: bytes) -> None:
-    try:
-        db.execute(_ADD_AGENT, (row.agent, *at, row.parent, row.key, int(row.owes), body))
-    except apsw.ConstraintError:
-        raise checks.stands(row) from None
-
-
-def _do_set_agent(db: Db, row: AgentRow, at: At, body: bytes) -> None:
-    known = db.find(row.agent)
+def _put_agent(db: Db, row: AgentRow, at: At, *, fresh: bool) -> None:
+    body, owes = codec.AGENT.encode(row), int(row.owes)
+    known = None if fresh else db.find(row.agent)
     if known is None:
-        _do_add_agent(db, row, at, body)
+        _add(db, _ADD_AGENT, row, (row.agent, at[0], row.parent, row.key, owes, at[1], body))
         return
-    db.execute(_SET_AGENT, (int(row.owes), at[1], body, known.n, row.parent, row.key))
-    if not db.changes():
+    if known.parent != row.parent or known.key != row.key:
         raise checks.moved_identity(row)
+    db.behind.row(known, owes, at[1], body)
 
 
-def _erase(operation: Erase, _: At) -> Step:
-    prefix = operation.prefix
-    if operation.table is CallRow:
-        return _do_erase, ("DELETE FROM calls WHERE call = ?", prefix)
-    if operation.table is OutcomeRow:
-        return _do_erase, ("DELETE FROM outcomes WHERE turn = ?", prefix)
+def _put_call(db: Db, row: CallRow, at: At, *, fresh: bool) -> None:
+    values = (row.call, int(row.state is CallState.AWAITING), *at, codec.CALL.encode(row))
+    if fresh:
+        _add(db, _ADD_CALL, row, values)
+        return
+    db.behind.call(row.call, values)
+    db.calls.add(row.call)
+
+
+def _put_outcome(db: Db, row: OutcomeRow, at: At, *, fresh: bool) -> None:
+    values = (row.turn, *at, codec.OUTCOME.encode(row))
+    if fresh:
+        _add(db, _ADD_OUTCOME, row, values)
+        return
+    db.behind.outcome(row.turn, values)
+
+
+def _put_kv(db: Db, row: KvRow, at: At, *, fresh: bool) -> None:
+    _add(db, _ADD_KV if fresh else _SET_KV, row, (row.agent, row.scope, row.key, *at, codec.KV.encode(row)))
+
+
+_PUT: Final[dict[type[Row], Callable[..., None]]] = {
+    AgentRow: _put_agent,
+    CallRow: _put_call,
+    OutcomeRow: _put_outcome,
+    KvRow: _put_kv,
+}
+
+
+def _add(db: Db, sql: str, row: Row, values: tuple[object, ...]) -> None:
+    try:
+        db.write(sql, values)
+    except apsw.ConstraintError:
+        raise checks.stands(row) from None
+
+
+def _erase(db: Db, operation: Erase, _: At) -> int:
+    table, prefix = operation.table, operation.prefix
+    if table is CallRow:
+        call = prefix[0]
+        if call not in db.calls:
+            return _removed(db, "DELETE FROM calls WHERE call = ?", prefix)
+        db.calls.remove(call)
+        db.behind.erase(call)
+        return 1
+    if table is OutcomeRow:
+        return _removed(db, "DELETE FROM outcomes WHERE turn = ?", prefix)
     within = " AND ".join(f"{name} = ?" for name in ("agent", "scope", "key")[: len(prefix)])
-    return _do_erase, (f"DELETE FROM kv WHERE {within}", prefix)  # noqa: S608 - column names of our own
+    return _removed(db, f"DELETE FROM kv WHERE {within}", prefix)  # noqa: S608 - column names of our own
 
 
-def _do_erase(db: Db, sql: str, prefix: RowKey) -> int:
+def _removed(db: Db, sql: str, prefix: RowKey) -> int:
     db.execute(sql, prefix)
     return db.changes()
 
@@ -195,11 +170,7 @@ _FIND: Final[dict[type[Row], tuple[str, codec.Form[Any]]]] = {
 }
 
 
-def _require(operation: Require, _: At) -> Step:
-    return _do_require, (operation,)
-
-
-def _do_require(db: Db, operation: Require) -> None:
+def _require(db: Db, operation: Require, _: At) -> None:
     sql, form = _FIND[operation.table]
     found = db.ask(sql, operation.key)
     row: Row | None = form.decode(found[0][0]) if found else None
@@ -208,11 +179,7 @@ def _do_require(db: Db, operation: Require) -> None:
         raise failed
 
 
-def _bump(operation: Bump, at: At) -> Step:
-    return _do_bump, (operation, at)
-
-
-def _do_bump(db: Db, operation: Bump, at: At) -> int:
+def _bump(db: Db, operation: Bump, at: At) -> int:
     found = db.ask("SELECT value FROM counters WHERE counter = ?", (operation.counter,))
     value: int = (found[0][0] if found else 0) + operation.by
     refused = checks.counted(operation.counter, value, operation.bound)
@@ -226,7 +193,7 @@ def _do_bump(db: Db, operation: Bump, at: At) -> int:
     return value
 
 
-_COMPILE: Final[dict[type[Operation], Callable[..., Step]]] = {
+_DO: Final[dict[type[Operation], Callable[..., Value]]] = {
     Append: _append,
     Forget: _forget,
     Put: _put,

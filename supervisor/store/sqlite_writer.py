@@ -1,9 +1,10 @@
 """The one writer of a SQLite store: change sets in groups, one flush of the disk for each group.
 
-A group is what queued while the last one was flushed; it needs no timer. A set that fails leaves nothing and holds up
-no other: most fail before they have written anything; where one has, the group is undone and carried out again with a
-savepoint for each set, which is too dear to have for those that do not fail. Values are handed out after COMMIT only:
-what a caller is told is on disk.
+A group is what queued while the last one was flushed; it needs no timer. Most of what its sets write goes at its end,
+table by table (`sqlite_behind`). A set that fails leaves nothing and holds up no other: most fail before they have
+written anything; where one has, or what was left to the end cannot be written, the group is undone and carried out
+again with a savepoint for each set, which is too dear to have for those that do not fail. Values are handed out after
+COMMIT only: what a caller is told is on disk.
 A waiter cannot give up, so the outcome of a commit is always known to whoever asked for it.
 """
 
@@ -15,21 +16,21 @@ from typing import TYPE_CHECKING, Final
 import apsw
 import outcome
 
+from actors.changes import ChangeSet
 from actors.errors import CallboardError, Corrupt, InDoubt, InternalError, StoreError, Unavailable, UsageError
 
 from . import checks
 from .sqlite_log import Log
-from .sqlite_owners import Look
+from .sqlite_owners import Look, Owning
 from .sqlite_place import Place
-from .sqlite_rows import Compiled, compiled
+from .sqlite_rows import carried_out
 from .sqlite_steps import Db
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from actors.changes import ChangeSet, Values
+    from actors.changes import Values
 
-    from .sqlite_owners import Owning
     from .sqlite_thread import Result
     from .sqlite_turn import Turnstile
 
@@ -51,6 +52,10 @@ _OF_THE_DISK: Final = (
     apsw.NotADBError,
 )
 """Errors of the place, not of the set: the whole group fails."""
+
+
+_SETS: Final = frozenset({ChangeSet, Owning})
+"""What needs a transaction."""
 
 
 def store_error(path: str, error: apsw.Error) -> StoreError:
@@ -96,13 +101,13 @@ class Writer:
         """Carry out change sets, each all or none, with one flush; the outcome of each, in order."""
         if self._broken is not None:
             return [outcome.Error(Unavailable(self._broken)) for _ in group]
-        plans = [self._plan(one) for one in group]
-        if not any(isinstance(plan, Compiled) for plan in plans):
-            return [plan for plan in plans if not isinstance(plan, Compiled)]
+        sets = [self._checked(one) for one in group]
+        if not any(type(one) in _SETS for one in sets):
+            return [one for one in sets if not isinstance(one, ChangeSet | Owning)]
         try:
-            results = self._transaction(plans, saving=False)
+            results = self._transaction(sets, saving=False)
             if results is None:
-                results = self._transaction(plans, saving=True)
+                results = self._transaction(sets, saving=True)
                 assert results is not None, "with savepoints there is nothing half written"
         except BaseException as error:  # noqa: BLE001 - whatever it is, every waiter is told: none may wait for ever
             self._roll_back(error)
@@ -111,65 +116,81 @@ class Writer:
                 error, apsw.IOError
             )  # its frames may stand in the log all the same
             return [outcome.Error(self._in_doubt(error) if in_doubt else self._told(error)) for _ in group]
-        done = [
-            plan.size
-            for plan, result in zip(plans, results, strict=True)
-            if isinstance(plan, Compiled) and isinstance(result, outcome.Value)
-        ]
-        self.commits += len(done)
-        self.refused += len(group) - len(done)
-        self.bytes_encoded += sum(done)
+        refused = sum([type(result) is outcome.Error for result in results])
+        done = len(group) - refused - sum([type(one) is Look for one in group])
+        self.commits += done
+        self.refused += refused
+        self.bytes_encoded += self._on.behind.size
         self.flushes += bool(done)  # where every set was refused there is nothing to flush
         self._log.settle()
         return results
 
-    def _plan(self, one: ChangeSet | Owning | Look) -> Compiled | Result:
+    def _checked(self, one: ChangeSet | Owning | Look) -> ChangeSet | Owning | Result:
         try:
-            return outcome.Value((self._on.version(),)) if isinstance(one, Look) else compiled(one)
-        except Exception as error:  # noqa: BLE001 - a set that cannot be encoded fails its caller alone
+            if isinstance(one, Look):
+                return outcome.Value((self._on.version(),))
+            change_set = one.founding if isinstance(one, Owning) else one
+            if change_set is not None:
+                checks.check(change_set)
+        except Exception as error:  # noqa: BLE001 - a set that is none fails its caller alone
             return outcome.Error(self._refused(error))
+        return one
 
-    def _transaction(self, plans: list[Compiled | Result], *, saving: bool) -> list[Result] | None:
+    def _transaction(self, sets: list[ChangeSet | Owning | Result], *, saving: bool) -> list[Result] | None:
         """Carry out a group in one transaction; None where a set failed half written and could not be undone alone."""
         on = self._on
         self._committing = False
         on.begin()
+        on.behind.singly = saving
         results: list[Result] = []
-        for plan in plans:
-            if not isinstance(plan, Compiled):
-                results.append(plan)
+        for one in sets:
+            if not isinstance(one, ChangeSet | Owning):
+                results.append(one)
                 continue
-            result = self._saved(plan) if saving else self._unsaved(plan)
+            result = self._saved(one) if saving else self._unsaved(one)
             if result is None:
-                on.execute("ROLLBACK")
-                on.forget()
+                on.roll_back()
                 return None
             results.append(result)
+        if not self._written_behind():
+            on.roll_back()
+            return None
         self._place.check()
         self._committing = True
-        on.execute("COMMIT")
+        on.commit()
         return results
 
-    def _unsaved(self, one: Compiled) -> Result | None:
+    def _written_behind(self) -> bool:
+        """Write what the sets of a group have left to its end; False where one of them has to fail for it."""
+        try:
+            self._on.behind.write()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the sets are carried out each for itself
+            self._raise_if_lost(error)
+            return False
+        return True
+
+    def _unsaved(self, one: ChangeSet | Owning) -> Result | None:
         """Carry out a set; None where it failed when it had written something."""
-        before = self._on.total_changes()
+        before = self._on.behind.touched()
         try:
             return outcome.Value(self._steps(one))
         except Exception as error:  # noqa: BLE001 - of this set alone, whatever it is; else it is raised again
             self._raise_if_lost(error)
-            return outcome.Error(self._refused(error)) if self._on.total_changes() == before else None
+            behind = self._on.behind
+            return None if behind.stuck or behind.touched() != before else outcome.Error(self._refused(error))
 
-    def _saved(self, one: Compiled) -> Result:
+    def _saved(self, one: ChangeSet | Owning) -> Result:
         """Carry out a set, and undo it where it fails."""
-        on = self._on
+        on, size = self._on, self._on.behind.size
         on.execute("SAVEPOINT one")
         try:
             values = self._steps(one)
+            on.behind.write()
         except Exception as error:  # noqa: BLE001 - of this set alone, whatever it is; else it is raised again
             self._raise_if_lost(error)
-            on.execute("ROLLBACK TO one")
+            on.roll_back(" TO one")
             on.execute("RELEASE one")
-            on.forget()
+            on.behind.size = size
             return outcome.Error(self._refused(error))
         on.execute("RELEASE one")
         return outcome.Value(values)
@@ -179,21 +200,23 @@ class Writer:
         if isinstance(error, _OF_THE_DISK) or not self._db.in_transaction:
             raise error
 
-    def _steps(self, one: Compiled) -> Values:
-        tree, epoch, on = one.tree, one.epoch, self._on
+    def _steps(self, one: ChangeSet | Owning) -> Values:
+        on = self._on
+        if isinstance(one, Owning):
+            step, arguments = one.step
+            value = step(on, *arguments)
+            return (value,) if one.founding is None else carried_out(on, one.founding)
+        tree, epoch = one.tree, one.epoch
         if epoch is not None and (found := on.epoch(tree)) != epoch:
             raise checks.fenced(tree, epoch, found)
-        if one.before is not None:
-            before, arguments = one.before
-            before(on, *arguments)
-        return tuple([step(on, *arguments) for step, arguments in one.steps])
+        return carried_out(on, one)
 
     def _roll_back(self, error: BaseException) -> None:
         self._on.forget()
         if not self._db.in_transaction:  # SQLite has rolled back by itself
             return
         try:
-            self._on.execute("ROLLBACK")
+            self._on.roll_back()
         except apsw.Error:
             if self._db.in_transaction:  # the connection is lost
                 self._broken = f"{self._told(error)}; nothing more is written by this process: open the store again"
