@@ -324,7 +324,10 @@ class Gate(Protocol):
         """Give back what an admitted ticket holds, where it was not called."""
 
     def beyond(self, agent: AgentId, written: Amounts) -> Amounts:
-        """What an agent's account was charged beyond what its row says it spent, active time left out (BUD-7)."""
+        """What an agent's account was charged beyond what its row says it spent, active time left out (BUD-7).
+
+        Tool calls are none of it: those beyond were granted to an answer that was never written, and are given back.
+        """
         ...
 
 

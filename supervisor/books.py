@@ -140,14 +140,18 @@ class Books:
             ticket.held = NOTHING
 
     def beyond(self, agent: AgentId, written: Amounts) -> Amounts:
-        """What the account has and the row has not: of requests that were cut, or whose commit failed (BUD-7)."""
+        """What the account has and the row has not: of requests that were cut, or whose commit failed (BUD-7).
+
+        Tool calls are given back: they were granted to an answer that was never written, so none of them ran (TOL-2).
+        """
         more = self._ledger.snapshot(agent).own - written
+        if more.tool_calls > 0:
+            self._ledger.take_calls(agent, -more.tool_calls)
         return Amounts(
             max(more.input_tokens, 0),
             max(more.output_tokens, 0),
             max(more.cost, 0),
             max(more.model_calls, 0),
-            max(more.tool_calls, 0),
         )
 
     # -- after an attempt ------------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ class Ledger(Roster):
         return amounts(over)
 
     def take_calls(self, agent: AgentId, calls: int) -> None:
-        """Spend tool calls: reserved and settled at once, for what they cost is known. One number, so one addition.
+        """Spend tool calls, or give them back (below 0): reserved and settled at once, for what they cost is known.
 
         Raises:
             Exhausted: as `reserve`; nothing is spent.
@@ -173,7 +173,8 @@ class Ledger(Roster):
         account = self._account(agent)
         if account.bounded:
             asked = vector(Amounts(tool_calls=calls))
-            self._check(account, asked)
+            if calls >= 0:
+                self._check(account, asked)
             self._spend(account, asked, asked)
             return
         if account.own is not account.spent:

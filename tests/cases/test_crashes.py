@@ -342,7 +342,7 @@ async def recovered(world: World, label: str, tokens: list[int], *, dying: bool)
         await trio.sleep(3)
         return "looked"
 
-    spec = Agent("a", "Act.", tools=[act, look], budget=Budget(model_calls=9))
+    spec = Agent("a", "Act.", tools=[act, look], budget=Budget(model_calls=9, tool_calls=3))
     model = {"a": once(call("act", seconds=1), call("act", seconds=2), call("look"))}
 
     async def go(sup: Supervisor) -> tuple[object, ...]:
@@ -355,6 +355,8 @@ async def recovered(world: World, label: str, tokens: list[int], *, dying: bool)
         await check(sup.store)
         calls = [(done.name, done.status) for done in report.calls]
         tokens.append(row.spent.output_tokens)
+        assert row.spent.tool_calls == 3, "calls of an answer that was never written did not run, and are given back"
+        assert sup._parts.ledger.snapshot(row.agent).own.tool_calls == 3
         return report.text, calls, sorted(ran), texts(await ref.transcript()), row.spent.model_calls, row.open, row.owes
 
     if dying:
