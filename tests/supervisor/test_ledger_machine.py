@@ -138,9 +138,9 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 99), calls=st.integers(1, 3))
     def give_calls_back(self, pick: int, calls: int) -> None:
         agent = self.agents()[pick % len(self.own)]
-        calls = min(calls, self.own[agent].tool_calls)
-        self.ledger.take_calls(AgentId(agent), -calls)
-        self.own[agent] += Amounts(tool_calls=-calls)
+        if calls <= self.own[agent].tool_calls:
+            self.ledger.take_calls(AgentId(agent), -calls)
+            self.own[agent] += Amounts(tool_calls=-calls)
 
     @precondition(lambda self: self.held)
     @rule(pick=st.integers(0, 99), actual=AMOUNTS)
