@@ -15,7 +15,7 @@ from actors.parking import BUDGET
 from actors.ref import Receipt
 from actors.reports import Report, report_of
 
-from .letters import dead_error
+from .cause import dead_error
 from .remote import Remote
 from .replies import Wanted
 

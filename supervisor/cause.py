@@ -1,4 +1,4 @@
-"""Why agents are aborted together, as each of them is told."""
+"""Why agents are aborted together, and why a message has no answer, as those are told whom it concerns."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from actors.errors import AgentClosed, DeadLettered
 from actors.ids import AgentId, parent_path
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
+    from actors.errors import CallboardError
+    from actors.ids import MessageId
 
 
 @attrs.frozen
@@ -56,3 +60,14 @@ def first_unordered(target: str | None) -> int | None:
 
 
 _BORN: Final = "born from "
+
+
+def dead_error(message: MessageId, path: AgentId, reason: str) -> CallboardError:
+    """The error of who waits for the reply to a message that is dead."""
+    if reason == "agent_closed":
+        return AgentClosed(f"{path} was closed before it answered {message}", message)
+    return DeadLettered(
+        f"{message} to {path} will not be answered ({reason}); put_back({message!r}, by=...) queues it again",
+        message,
+        reason,
+    )

@@ -27,6 +27,7 @@ from .cli_send import add_message, message_of, send
 from .cli_store import add_store, store_command
 from .screen_live import LiveScreen, Screen, json_screen, plain_screen
 from .show import show
+from .stores import existing_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -160,8 +161,8 @@ def _demo(args: argparse.Namespace, argv: Sequence[str]) -> int:
 
 def _perform(program: Program, args: argparse.Namespace, argv: Sequence[str]) -> int:
     common = common_of(args)
-    if common.resume and common.store is not None and "://" not in common.store and not Path(common.store).exists():
-        raise UsageError(f"there is no store {common.store!r} to resume from; look at the path, or leave --resume out")
+    if common.resume and common.store is not None:
+        existing_store(common.store)
     screen = _screen(common)
     ending = trio.run(carry_out, program, args, common, screen)
     if ending.interrupted and (ending.report is None or ending.report.status != "done"):

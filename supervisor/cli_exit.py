@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from actors.errors import (
     Aborted,
+    AgentClosed,
     BudgetError,
     CallboardError,
     Exhausted,
@@ -27,6 +28,7 @@ ENVIRONMENT: Final = 3
 EXHAUSTED: Final = 4
 ABORTED: Final = 5
 PARKED: Final = 6
+UNHEARD: Final = 7
 INTERRUPTED: Final = 130
 
 MEANINGS: Final = {
@@ -37,6 +39,7 @@ MEANINGS: Final = {
     EXHAUSTED: "exhausted: a budget, also where it parks the run",
     ABORTED: "aborted, killed or closed",
     PARKED: "parked: it waits for a person, who approves, answers, or ends a pause",
+    UNHEARD: "no report yet when the seconds of `--wait` are over",
     INTERRUPTED: "interrupted, by Ctrl-C or SIGTERM",
 }
 """What each exit code says: the table of `--help` and of the README."""
@@ -50,6 +53,12 @@ _OF_STATUS: Final = {
     Status.FAILED: FAILED,
     Status.CLOSED: ABORTED,
 }
+
+
+class Unheard(CallboardError):
+    """No report came as long as was waited for one; the message stays accepted."""
+
+    kind = "unheard"
 
 
 def code_of_report(report: Report) -> int:
@@ -79,7 +88,9 @@ def code_of_error(error: BaseException) -> int:
             return ENVIRONMENT
         case Exhausted():
             return EXHAUSTED
-        case Aborted() | Killed():
+        case Unheard():
+            return UNHEARD
+        case Aborted() | Killed() | AgentClosed():
             return ABORTED
         case _:
             return FAILED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import attrs
@@ -15,11 +14,14 @@ from actors.content import Text
 from actors.errors import UsageError
 from actors.ids import AgentId, MessageId, tree_of
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState, Status
+from actors.parking import BUDGET
 
 from . import cli_exit as codes
+from .cause import dead_error
 from .show import unknown_agent
+from .standstill import causes_of
 from .store.leases import described
-from .stores import open_store
+from .stores import existing_store, open_store
 
 if TYPE_CHECKING:
     import argparse
@@ -44,6 +46,14 @@ class Message:
     wait_s: float | None = 0.0
 
 
+@attrs.frozen
+class Parked:
+    """The agent stands still before it has answered. `why`: in words. `exhausted`: for more budget, for no person."""
+
+    why: str
+    exhausted: bool
+
+
 def add_message(parser: argparse.ArgumentParser, *, steers: bool) -> None:
     """Add what a message needs to the command line."""
     parser.add_argument("store", metavar="STORE", help="the file that --store named; it may be in use")
@@ -51,7 +61,12 @@ def add_message(parser: argparse.ArgumentParser, *, steers: bool) -> None:
     parser.add_argument("text", metavar="TEXT", help="what it is told; - reads it from standard input")
     parser.add_argument("--key", help="the same key again is the same message: it is accepted once")
     parser.add_argument(
-        "--wait", nargs="?", const="", metavar="SECONDS", help="wait for the report of the run that takes it in"
+        "--wait",
+        nargs="?",
+        const="",
+        metavar="SECONDS",
+        help="wait for the report of the run that takes it in; it ends with 6 where that waits for a person, and with 7"
+        " where there is none within SECONDS",
     )
     if steers:
         parser.add_argument("--interrupt", action="store_true", help="cut the response and the calls under way for it")
@@ -82,32 +97,42 @@ def send(message: Message) -> int:
         The exit code: 0, or that of the report.
 
     Raises:
-        UsageError: no such store or agent. MailboxError: the agent does not take it. StoreError.
+        UnknownPath: no such agent. MailboxError: the agent does not take it, or will not answer it.
+        Unheard: no report within the time to wait. StoreError: no such store, or it cannot be used.
     """
-    if "://" not in message.store and not Path(message.store).is_file():
-        raise UsageError(f"there is no store {message.store!r}; name the file that --store named")
+    existing_store(message.store)
     outcome = trio.run(_send, message)
     if outcome is None:
         return codes.DONE
+    if isinstance(outcome, Parked):
+        _tell(f"{message.agent} is parked: {outcome.why}", "what you sent stays accepted, and is answered then")
+        return codes.EXHAUSTED if outcome.exhausted else codes.PARKED
     if outcome.text:
         sys.stdout.write(outcome.text + "\n")
     if outcome.status is not Status.DONE:
         why = f": {outcome.failure.message}" if outcome.failure is not None else ""
-        sys.stderr.write(f"callboard: {outcome.path} {outcome.status.value.replace('_', ' ')}{why}\n")
+        _tell(f"{outcome.path} {outcome.status.value.replace('_', ' ')}{why}")
     return codes.code_of_outcome(outcome)
 
 
-async def _send(message: Message) -> Outcome | None:
+def _tell(*lines: str) -> None:
+    """Say it on standard error, the lines behind the first below it."""
+    sys.stderr.write("callboard: " + "\n  ".join(lines) + "\n")
+    sys.stderr.flush()
+
+
+async def _send(message: Message) -> Outcome | Parked | None:
     async with open_store(message.store, inline=False) as store:
         await unknown_agent(store, message.agent, message.store)
         sent = await _accepted(store, message)
-        sys.stderr.write(f"callboard: accepted as {sent}; {await _by_whom(store, message)}\n")
-        sys.stderr.flush()
+        _tell(f"accepted as {sent}", *await _by_whom(store, message))
         if message.wait_s == 0.0:
             return None
         with trio.move_on_after(float("inf") if message.wait_s is None else message.wait_s):
-            return await _reply(store, sent)
-        raise UsageError(f"no report of {sent} within {message.wait_s:g} s; it stays accepted, and is answered later")
+            return await _reply(store, message.agent, sent)
+        raise codes.Unheard(
+            f"no report of {sent} within {message.wait_s:g} s\n  it stays accepted, and is answered later"
+        )
 
 
 async def _accepted(store: Store, message: Message) -> MessageId:
@@ -126,21 +151,33 @@ async def _accepted(store: Store, message: Message) -> MessageId:
     return placed.message
 
 
-async def _by_whom(store: Store, message: Message) -> str:
+async def _by_whom(store: Store, message: Message) -> tuple[str, ...]:
+    """Who will answer it, in lines of at most 80 cells where names are short."""
     lease = await store.lease(tree_of(message.agent))
-    if lease is None:
-        waits = "; waiting for that (Ctrl-C leaves the message there)" if message.wait_s != 0.0 else ""
-        return f"no process runs this tree now: it waits for the next run with this store and --resume{waits}"
-    return f"{described(lease.holder)} runs this tree"
+    if lease is not None:
+        return (f"{described(lease.holder)} runs this tree",)
+    waits = ("waiting for that (Ctrl-C leaves the message there)",) if message.wait_s != 0.0 else ()
+    return (
+        "no process runs this tree now: it waits for the next that goes on with it,",
+        "by `callboard run FILE.py --store ... --resume`, or by sup.resume() in Python",
+        *waits,
+    )
 
 
-async def _reply(store: Reader, message: MessageId) -> Outcome:
-    """The outcome of the run that took the message in."""
+async def _reply(store: Reader, agent: AgentId, message: MessageId) -> Outcome | Parked:
+    """The outcome of the run that took the message in, or that it waits for a person (TOL-12)."""
     while True:
-        view = await store.message_state(message)
+        stored = await store.load_agent(agent)
+        causes = {} if stored is None else await causes_of(store, stored)
+        view = await store.message_state(message)  # read behind the causes: an answer counts for more
         row = None if view is None or view.turn is None else await store.outcome(view.turn)
         if row is not None:
             return row.outcome
-        if view is not None and view.state in {ReceiptState.DEAD, ReceiptState.WITHDRAWN}:
-            raise UsageError(f"{message} will have no report: it is {view.state.value} ({view.reason or 'taken back'})")
+        if view is not None and view.state is ReceiptState.DEAD:
+            raise dead_error(message, view.agent, view.reason or "")
+        if view is not None and view.state is ReceiptState.WITHDRAWN:
+            raise UsageError(f"{message} will have no report: it was taken back")
+        if causes:
+            reasons, words = zip(*(causes[path] for path in sorted(causes)), strict=True)
+            return Parked("; ".join(words), exhausted=set(reasons) == {BUDGET})
         await trio.sleep(POLL_S)

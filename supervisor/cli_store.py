@@ -55,11 +55,8 @@ def store_command(args: argparse.Namespace) -> int:
         The exit code: 0, or 1 where a check has found something.
 
     Raises:
-        UsageError: no such file, no such agent. StoreError: it is no store, or cannot be read.
+        UnknownPath: no such agent. StoreError: no such file, it is no store, or cannot be read.
     """
-    if not Path(args.store).is_file():
-        found = "is a folder" if Path(args.store).is_dir() else "is not there"
-        raise UsageError(f"the store {args.store} {found}; name the file that --store named")
     if args.verb == "check":
         return _check(args.store)
     with _written(args.output) as file:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from actors.changes import CallState, Intake
 from actors.errors import Unfinished
 from actors.ids import run_id, tree_of, turn_id
 from actors.mailbox import Mailbox
-from actors.messages import Lane, Outcome, ReceiptState, Status, failure_of
-from actors.parking import APPROVAL, BUDGET, PAUSED, PERSON
+from actors.messages import Outcome, Status, failure_of
+from actors.parking import APPROVAL
 
+from .standstill import causes_of, state_of
 from .viewing import View
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 SEEN_MAX: Final = 1_024
 """Of how many agents the state is remembered as it was read last."""
-_WAITS: Final = frozenset({*PERSON, BUDGET})
 
 
 @final
@@ -65,7 +64,7 @@ class Elsewhere:
             StoreError: it cannot be read.
         """
         stored = await self._kernel.store.load_agent(path)
-        causes = {} if stored is None else await self._causes(stored)
+        causes = {} if stored is None else await causes_of(self._kernel.store, stored)
         if stored is None or not causes:
             return None
         self.saw(stored)
@@ -83,67 +82,5 @@ class Elsewhere:
             failure=failure_of(Unfinished("; ".join(words for _, (_, words) in sorted(causes.items())))),
         )
 
-    async def _causes(self, stored: StoredAgent) -> dict[AgentId, tuple[str, str]]:
-        """The agents at which a person must act before this one goes on; nobody where it goes on by itself.
-
-        It does where one of its running calls has no child that stands still, or has one that does not.
-        """
-        row = stored.row
-        if row.suspended in _WAITS:
-            return {} if _coming(stored) else {row.agent: (row.suspended, _words(stored))}
-        running = [call.call for call in stored.calls if call.state is CallState.STARTED and call.result is None]
-        if row.open is None or not running:
-            return {}
-        children = [child for child in await self._kernel.store.children(row.agent) if not child.background]
-        causes: dict[AgentId, tuple[str, str]] = {}
-        for call in running:
-            found: dict[AgentId, tuple[str, str]] = {}
-            for child in children:
-                loaded = await self._kernel.store.load_agent(child.agent) if child.started_by == call else None
-                if loaded is None or state_of(loaded) in _AT_REST:
-                    continue
-                below = await self._causes(loaded)
-                if not below:
-                    return {}
-                found.update(below)
-            if not found:
-                return {}
-            causes.update(found)
-        return causes
-
     def __repr__(self) -> str:
         return f"<Elsewhere {len(self._seen)} seen in {tree_of(next(iter(self._seen))) if self._seen else 'no tree'}>"
-
-
-def state_of(stored: StoredAgent) -> str:
-    """A stored agent's state in one word, as `reading.state_of` has it of one that runs here."""
-    row = stored.row
-    if stored.intake is not Intake.OPEN:
-        return stored.intake.value
-    if row.suspended is not None:
-        return row.suspended if row.suspended in PERSON else "suspended"
-    if row.open is not None or row.owes or any(one.state is ReceiptState.QUEUED for one in stored.queued):
-        return "running"
-    return "held" if stored.queued else "idle"
-
-
-_AT_REST: Final = frozenset({"idle", "held", "closed"})
-
-
-def _coming(stored: StoredAgent) -> bool:
-    """Whether something waits that brings it back: a decision, a wake, a steer that interrupts."""
-    return any(
-        one.envelope.lane is Lane.CONTROL or (one.envelope.interrupt and stored.row.suspended == APPROVAL)
-        for one in stored.queued
-        if one.state is ReceiptState.QUEUED
-    )
-
-
-def _words(stored: StoredAgent) -> str:
-    row = stored.row
-    if row.suspended == PAUSED:
-        return f"{row.agent} is paused: wake() goes on"
-    if row.suspended == BUDGET:
-        return f"{row.agent} waits for more budget: grant() it in the process that runs it"
-    names = ", ".join(f"{call.name} ({call.call})" for call in stored.calls if call.state is CallState.AWAITING)
-    return f"{row.agent} waits for approval of {names}: decide in `async with sup.approvals()`, then wait again"

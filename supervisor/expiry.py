@@ -16,7 +16,7 @@ from actors.errors import CallboardError, Conflict
 from actors.ids import tree_of
 from actors.messages import ReceiptState
 
-from .letters import dead_error
+from .cause import dead_error
 
 if TYPE_CHECKING:
     from actors.actor import Actor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from actors.changes import Enqueue, Intake, Move
-from actors.errors import AgentClosed, CallboardError, Conflict, DeadLettered, Fenced, UsageError
+from actors.errors import AgentClosed, Conflict, Fenced, UsageError
 from actors.happenings import MessagePutBack
 from actors.ids import AgentId, tree_of
 from actors.messages import LaneBound, Purpose, ReceiptState, skipped_of
@@ -95,14 +95,3 @@ class Letters:
             made.turn, made.reason, made.skipped = view.turn, view.reason, skipped_of(view.reason)
             made.decide(view.state)
         return made
-
-
-def dead_error(message: MessageId, path: AgentId, reason: str) -> CallboardError:
-    """The error of who waits for the reply to a message that is dead."""
-    if reason == "agent_closed":
-        return AgentClosed(f"{path} was closed before it answered {message}", message)
-    return DeadLettered(
-        f"{message} to {path} will not be answered ({reason}); put_back({message!r}, by=...) queues it again",
-        message,
-        reason,
-    )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import trio
 from rich.console import Console
 
-from actors.errors import Unavailable, UnknownPath, UsageError
+from actors.errors import Unavailable, UnknownPath
 from actors.ids import AgentId, tree_of, turn_id
 
 from .numbered import numbered
@@ -44,11 +43,8 @@ def show(store: str, path: str | None, *, whole: bool) -> int:
         The exit code 0; what is wrong is raised.
 
     Raises:
-        UsageError: no such file, no such agent. StoreError: it is no store, or cannot be read.
+        UnknownPath: no such agent. StoreError: no such file, it is no store, or cannot be read.
     """
-    if "://" not in store and not Path(store).is_file():
-        found = "is a folder" if Path(store).is_dir() else "is not there"
-        raise UsageError(f"the store {store} {found}; name the file that --store named")
     console = Console(soft_wrap=True, highlight=False)
     screen = sys.stdout.isatty()
     width = console.width if screen else PIPED_WIDTH

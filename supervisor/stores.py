@@ -38,14 +38,19 @@ def open_store(store: str | os.PathLike[str] | Store | None, *, inline: bool) ->
                 f"store= is the path of an SQLite file, an opened store, or None for memory; got {store!r}"
             )
         return nullcontext(store)
-    name = os.fspath(store)
-    if name.startswith(("postgresql://", "postgres://")):
-        msg = f"store={name!r}: PostgreSQL is not in this release; give the path of an SQLite file"
-        raise UsageError(msg)
+    name = _file_name(store)
     from .store.sqlite import open_sqlite_store  # noqa: PLC0415 - memory needs nothing of SQLite
 
     command = " ".join(sys.argv)[:200] or "python"
     return open_sqlite_store(name, owner=command, inline=inline, lease_s=None if inline else LEASE_S)
+
+
+def _file_name(store: str | os.PathLike[str]) -> str:
+    name = os.fspath(store)
+    if name.startswith(("postgresql://", "postgres://")):
+        msg = f"store={name!r}: PostgreSQL is not in this release; give the path of an SQLite file"
+        raise UsageError(msg)
+    return name
 
 
 def check_store_file(
@@ -61,9 +66,20 @@ def check_store_file(
         UsageError: it is no file name. StoreError: it is no store, or cannot be read.
     """
     from .store.sqlite_check import check_file  # noqa: PLC0415 - what checks a store is for nobody else
-    from .store.sqlite_file import resolved  # noqa: PLC0415 - as above
+    from .store.sqlite_file import existing  # noqa: PLC0415 - as above
 
-    return check_file(resolved(store), told)
+    return check_file(existing(_file_name(store)), told)
+
+
+def existing_store(store: str | os.PathLike[str]) -> None:
+    """Refuse a store that is not there, for those who would make it by opening it.
+
+    Raises:
+        UsageError: it is no file name. Unavailable: there is no such file.
+    """
+    from .store.sqlite_file import existing  # noqa: PLC0415 - as above
+
+    existing(_file_name(store))
 
 
 def open_reader(store: str | os.PathLike[str]) -> AbstractAsyncContextManager[Reader]:
@@ -77,4 +93,4 @@ def open_reader(store: str | os.PathLike[str]) -> AbstractAsyncContextManager[Re
     """
     from .store.sqlite import open_sqlite_reader  # noqa: PLC0415 - as above
 
-    return open_sqlite_reader(store)
+    return open_sqlite_reader(_file_name(store))

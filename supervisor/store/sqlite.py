@@ -16,7 +16,16 @@ from actors.errors import Unavailable, UsageError
 
 from .base import PAGE, StoreStatistics
 from .leases import LEASE_S, Lease
-from .sqlite_file import DURABILITIES, Owner, open_reader, open_writer, resolved, several_may_write
+from .sqlite_file import (
+    DURABILITIES,
+    Owner,
+    existing,
+    open_reader,
+    open_writer,
+    refuse_strangers,
+    resolved,
+    several_may_write,
+)
 from .sqlite_machine import boot_seconds, new_holder
 from .sqlite_owners import Look, cross, found, release, renew, take
 from .sqlite_reads import Reads
@@ -283,9 +292,9 @@ async def open_sqlite_store(
 
     Raises:
         OwnedElsewhere: another process has it, and one of the two has a SQLite that may not write beside others.
-        UsageError: the path is a folder or no file name, or there is no such durability.
+        UsageError: the path is no file name, or there is no such durability.
         Corrupt: the file is no store. NewerSchema: a newer callboard wrote it.
-        Unavailable: there is no such folder, or it cannot be written.
+        Unavailable: the path is a folder, there is no such folder, or it cannot be written.
 
     If cancelled: it is closed first; commits under way are finished.
     """
@@ -302,6 +311,7 @@ async def open_sqlite_store(
 
 
 def _opened(file: Path, owner: str, durability: str = "full") -> tuple[Owner, Writer, Reads]:
+    refuse_strangers(file)
     lock = Owner.take(file, owner, alone=not several_may_write())
     try:
         turnstile = Turnstile(file)
@@ -331,11 +341,11 @@ async def open_sqlite_reader(path: str | os.PathLike[str], *, inline: bool = Fal
         inline: no threads; for tests under a virtual clock.
 
     Raises:
-        UsageError: the path is a folder or no file name.
+        UsageError: the path is no file name.
         Corrupt: the file is no store. NewerSchema: a newer callboard wrote it.
-        Unavailable: there is no such store, or it cannot be read.
+        Unavailable: there is no such store, it is a folder, or it cannot be read.
     """
-    file = resolved(path)
+    file = existing(path)
     reads = await _in_thread(lambda: Reads(file.name, open_reader(file)), inline=inline)
     reader = SqliteReader(reads, inline=inline)
     try:

@@ -162,12 +162,34 @@ def _clock(since: object) -> str:
 
 
 def resolved(path: str | os.PathLike[str]) -> Path:
-    """The file a store is in, links followed, so that one store has one lock.
+    """The file a store is in, or will be, links followed, so that one store has one lock.
 
     Raises:
-        UsageError: it is no file name, or a folder.
-        Unavailable: its folder is not there.
+        UsageError: it is no file name.
+        Unavailable: it is a folder, or its folder is not there.
     """
+    file = _named(path)
+    if not file.parent.is_dir():
+        raise Unavailable(f"store {os.fspath(path)}: there is no folder {file.parent}; make it first")
+    return file
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """The same for a store that is to be there: nothing is made.
+
+    Raises:
+        UsageError: it is no file name.
+        Unavailable: there is none, or it is a folder.
+    """
+    file = _named(path)
+    if not file.exists():
+        raise Unavailable(
+            f"there is no store {os.fspath(path)}; give the file that --store, or store= in Python, has named"
+        )
+    return file
+
+
+def _named(path: str | os.PathLike[str]) -> Path:
     text = os.fspath(path)
     if not text or text.startswith((":", "file:")):
         raise UsageError(f"a store is a file name, not {text!r}; for a store in memory give no store")
@@ -176,10 +198,30 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     except (OSError, RuntimeError, ValueError) as error:  # links that go round (RuntimeError before Python 3.13), a NUL
         raise UsageError(f"store {text!r} is no file name ({error}); give the name of a file") from error
     if file.is_dir():
-        raise UsageError(f"store {text} is a folder; give the name of a file in it, such as {Path(text) / 'agents.db'}")
-    if not file.parent.is_dir():
-        raise Unavailable(f"store {text}: there is no folder {file.parent}; make it first")
+        raise Unavailable(
+            f"store {text} is a folder; give the name of a file in it, such as {Path(text) / 'agents.db'}"
+        )
     return file
+
+
+def refuse_strangers(file: Path) -> None:
+    """Refuse what is no store before anything is written beside it; other troubles are for who opens it.
+
+    It is read as if nobody wrote to it, which takes no lock and makes no file: its first page alone is looked at, and
+    there what says whose it is was written together.
+
+    Raises:
+        Corrupt: another program's. NewerSchema: a newer callboard wrote it.
+    """
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    try:
+        db = apsw.Connection(f"{file.as_uri()}?immutable=1", flags=flags)
+        with contextlib.closing(db):
+            _version(file, db)
+    except apsw.NotADBError as error:
+        raise store_error(str(file), error) from error
+    except apsw.Error:
+        return
 
 
 def open_writer(file: Path, durability: str = "full") -> apsw.Connection:
@@ -219,10 +261,8 @@ def open_reader(file: Path) -> apsw.Connection:
     Raises:
         Corrupt: not a store.
         NewerSchema: a newer callboard wrote it.
-        Unavailable: there is none, an older callboard wrote it, or it cannot be read.
+        Unavailable: an older callboard wrote it, or it cannot be read.
     """
-    if not file.exists():
-        raise Unavailable(f"there is no store {file}; look for its name, or start one by running with it")
     with _errors_told(file):
         db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
         with _closed_on_error(db):

@@ -19,14 +19,14 @@ import pytest
 import trio
 
 from actors import Agent
-from actors.errors import Aborted, Corrupt, Exhausted, OwnedElsewhere, UsageError
+from actors.errors import Aborted, AgentClosed, Corrupt, Exhausted, OwnedElsewhere, UsageError
 from actors.ids import AgentId, RunId, TurnId
 from actors.messages import Outcome, Status, failure_of
 from actors.models.script import Script, hang
 from actors.reports import report_of
 from actors.testing.chat_server import serve_chat
 from supervisor import _start, open_supervisor
-from supervisor.cli_exit import code_of_error, code_of_outcome, code_of_report, only
+from supervisor.cli_exit import Unheard, code_of_error, code_of_outcome, code_of_report, only
 from supervisor.cli_load import Broken, Unusable, load
 from supervisor.cli_run import Run, choose_run
 
@@ -146,7 +146,7 @@ def test_a_store_can_be_looked_into_while_it_is_in_use(project: Path, tmp_path: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("content", "code", "said"), [(None, 2, "is not there"), (b"not a database at all", 3, "callboard: ")]
+    ("content", "code", "said"), [(None, 3, "there is no store"), (b"not a database at all", 3, "callboard: ")]
 )
 def test_what_is_no_store_says_so(tmp_path: Path, content: bytes | None, code: int, said: str) -> None:
     """A file that is missing or is no store is one clear line."""
@@ -283,10 +283,12 @@ async def test_a_run_to_go_on_with_is_named_where_there_are_several() -> None:
 
 
 def test_errors_have_codes() -> None:
-    """Who must act decides the code: the caller 2, the environment 3, the budget 4; an abort is 5, Ctrl-C 130."""
+    """Who must act decides the code: the caller 2, the environment 3, the budget 4; abort and close 5, a wait 7."""
     exhausted = Exhausted("lead", "tokens", limit=1, spent=1, asked=1)
     errors = (
         UsageError("x"),
+        AgentClosed("x"),
+        Unheard("x"),
         Corrupt("x"),
         OwnedElsewhere("x"),
         exhausted,
@@ -294,7 +296,7 @@ def test_errors_have_codes() -> None:
         KeyboardInterrupt(),
         KeyError(),
     )
-    assert [code_of_error(error) for error in errors] == [2, 3, 3, 4, 5, 130, 1]
+    assert [code_of_error(error) for error in errors] == [2, 5, 7, 3, 3, 4, 5, 130, 1]
 
 
 def test_one_error_comes_out_of_groups() -> None:

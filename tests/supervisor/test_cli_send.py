@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 import trio
 
-from actors import Agent, Script, call, tool
+from actors import Agent, Budget, Script, call, tool
 from supervisor import open_supervisor
 from supervisor.cli import main
 
@@ -74,14 +75,101 @@ async def test_con_7_a_steer_from_another_process_interrupts(tmp_path: Path) -> 
         assert (await ref.wait_report()).text == "steered"
 
 
+@tool(approve=True)
+async def delete() -> str:
+    """Delete."""
+    return "deleted"
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "told"),
+    [
+        ("pause", 6, "a is parked: a is paused: wake() goes on"),
+        ("approve", 6, "a is parked: a waits for approval of delete (a:t1.1.0)"),
+        ("budget", 4, "a is parked: a waits for more budget"),
+    ],
+)
+async def test_tol_12_who_waits_with_the_command_hears_that_the_agent_is_parked(
+    how: str, code: int, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`--wait` ends with 6, or with 4 where it waits for budget; the message stays accepted and is answered later."""
+    store = str(tmp_path / "agents.db")
+    steps: list[Any] = [call("delete"), "deleted", "more"] if how == "approve" else ["one", "two"]
+    budget = Budget(model_calls=1, on_exhausted="park") if how == "budget" else None
+    parked = Agent("a", "Answer.", tools=[delete], budget=budget)
+    async with open_supervisor(model=Script({"a": steps}), store=store) as sup:
+        ref = await sup.start(parked, "go")
+        await ref.wait_report()
+        if how == "pause":
+            await ref.pause()
+        with trio.fail_after(20):
+            assert await command("send", store, "a", "more", "--wait") == code
+        err = capfd.readouterr().err
+        assert told in err
+        assert "stays accepted" in err
+        assert (await ref.snapshot()).mailbox.send == 1
+
+
+async def test_cls_1_a_message_to_a_closed_agent_is_refused_as_closed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The code is that of closed, not of failed."""
+    store = str(tmp_path / "agents.db")
+    async with open_supervisor(model=Script({"a": ["one"]}), store=store) as sup:
+        await sup.run(spec, "go")
+        await (await sup.find("a")).close()
+        assert await command("send", store, "a", "more") == 5
+    assert "accepts nothing new" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"not a store at all", None])
+def test_a_file_that_is_no_store_is_left_alone_by_send(
+    content: bytes | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A text file, or another program's database, is refused, and no file is left beside it."""
+    path = tmp_path / "x.db"
+    if content is None:
+        db = apsw.Connection(str(path))
+        db.execute("CREATE TABLE mine (a)")
+        db.close()
+    else:
+        path.write_bytes(content)
+    assert main(["send", str(path), "a", "x"]) == 3
+    assert capfd.readouterr().err.startswith("callboard: ")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("show", "{}"),
+        ("send", "{}", "a", "x"),
+        ("store", "check", "{}"),
+        ("store", "export", "{}", "a"),
+        ("run", "FILE", "--store", "{}", "--resume"),
+    ],
+)
+def test_a_store_that_is_not_there_is_told_alike(
+    argv: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every command ends with 3 and the same words, for a missing file and for a folder, and makes nothing."""
+    file = tmp_path / "one.py"
+    file.write_text("from actors import Agent, Script\nagent = Agent('one', 'x')\nmodel = Script({})\n")
+    for store, told in ((tmp_path / "no" / "x.db", "there is no store"), (tmp_path, "is a folder")):
+        filled = [part.replace("{}", str(store)).replace("FILE", str(file)) for part in argv]
+        assert main(filled if argv[0] != "run" else [*filled, "x"]) == 3
+        assert told in capfd.readouterr().err
+    assert list(tmp_path.iterdir()) == [file]
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "told"),
     [
         (("send", "{}", "b", "x"), 2, "no agent b in"),
-        (("send", "{}-not", "a", "x"), 2, "there is no store"),
+        (("send", "{}-not", "a", "x"), 3, "there is no store"),
         (("send", "{}", "a", " "), 2, "a message says something"),
         (("send", "{}", "a", "x", "--wait", "soon"), 2, "--wait takes seconds"),
-        (("send", "{}", "a", "x", "--wait", "0.2"), 2, "it stays accepted"),
+        (("send", "{}", "a", "x", "--wait", "0.2"), 7, "it stays accepted"),
         (("send", "{}", "a", "x" * 300_000), 1, "one may have"),
     ],
 )

@@ -75,8 +75,8 @@ def test_a_check_exits_with_what_it_found(tmp_path: Path, capsys: pytest.Capture
     db.close()
     code, out, _ = ran(capsys, "store", "check", file)
     assert (code, len(out.splitlines())) == (1, MOST + 1)
-    assert ran(capsys, "store", "check", str(tmp_path / "none.db"))[0] == 2
-    assert ran(capsys, "store", "check", str(tmp_path))[0] == 2
+    assert ran(capsys, "store", "check", str(tmp_path / "none.db"))[0] == 3
+    assert ran(capsys, "store", "check", str(tmp_path))[0] == 3
 
 
 def test_an_export_is_one_record_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,18 +43,18 @@ async def refused(path: Path | str, kind: type[CallboardError], told: str, *, re
 
 async def test_bad_paths_are_named(tmp_path: Path) -> None:
     """A folder, a missing folder, no name and SQLite's own words for memory are refused plainly."""
-    await refused(tmp_path, UsageError, "is a folder; give the name of a file in it")
+    await refused(tmp_path, Unavailable, "is a folder; give the name of a file in it")
     await refused(tmp_path / "no" / "agents.db", Unavailable, "there is no folder")
     await refused("", UsageError, "a store is a file name")
     await refused(":memory:", UsageError, "for a store in memory give no store")
     await refused("file:agents.db?mode=memory", UsageError, "a store is a file name")
     await refused(tmp_path / "agents.db", Unavailable, "there is no store", reader=True)
-    await refused(tmp_path, UsageError, "is a folder", reader=True)
+    await refused(tmp_path, Unavailable, "is a folder", reader=True)
     assert list(tmp_path.iterdir()) == []
 
 
 async def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
-    """Text, and another program's database, are neither taken nor changed."""
+    """Text, and another program's database, are neither taken nor changed, and no file is left beside them."""
     text, other = tmp_path / "notes.txt", tmp_path / "other.db"
     text.write_text("x" * 5_000)
     db = apsw.Connection(str(other))
@@ -66,6 +66,7 @@ async def test_what_is_no_store_is_left_alone(tmp_path: Path) -> None:
         await refused(other, Corrupt, "another program's database", reader=reader)
     assert text.read_text() == "x" * 5_000
     assert other.read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "other.db"}
 
 
 async def test_an_empty_file_becomes_a_store_but_is_not_read_as_one(tmp_path: Path) -> None:
