@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .ids import CallId
     from .kv import CallStores
     from .pages import Page
+    from .reading import BudgetLimit
     from .ref import AgentRef, Receipt
     from .reports import Report
 
@@ -76,6 +77,11 @@ class Context:
     def caller(self) -> str:
         """Path of the agent that gave the task, or empty for code."""
         return self._host.caller
+
+    @property
+    def budget(self) -> tuple[BudgetLimit, ...]:
+        """The limits that bind this call's agent, and what they have left; as `AgentRef.budget`."""
+        return self.ref(self.agent).budget
 
     @property
     def conversation(self) -> Window:

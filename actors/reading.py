@@ -8,7 +8,9 @@ from .pages import PAGE_CHARS
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
+    from decimal import Decimal
 
+    from .budget import Dimension
     from .changes import KeptResult
     from .ids import AgentId
     from .mailbox import MailboxStatistics
@@ -28,6 +30,7 @@ class Reads(Protocol):
         self, path: AgentId, after: str | None, *, follow: bool
     ) -> AbstractAsyncContextManager[Subscription]: ...
     def view(self, path: AgentId) -> AgentView: ...
+    def budget(self, path: AgentId) -> tuple[BudgetLimit, ...]: ...
     async def snapshot(self, path: AgentId) -> AgentView: ...
     async def transcript(self, path: AgentId, *, archived: bool) -> tuple[Record, ...]: ...
     async def kept(self, path: AgentId) -> tuple[KeptResult, ...]: ...
@@ -47,6 +50,24 @@ class AgentView(Protocol):
     def mailbox(self) -> MailboxStatistics: ...
     @property
     def as_of(self) -> float: ...
+
+
+class BudgetLimit(Protocol):
+    """A limit that binds an agent, as a budget has it: dollars, seconds, counts.
+
+    `node`: whose it is, `/` for the supervisor's. `used`: spent and held by it and all below. `left`: 0 or more.
+    """
+
+    @property
+    def node(self) -> AgentId: ...
+    @property
+    def dimension(self) -> Dimension: ...
+    @property
+    def limit(self) -> Decimal | int: ...
+    @property
+    def used(self) -> Decimal | int: ...
+    @property
+    def left(self) -> Decimal | int: ...
 
 
 class AgentReads:
@@ -90,8 +111,17 @@ class AgentReads:
         """The agent's own tokens, as last known here."""
         return self._reads.view(self._path).usage
 
+    @property
+    def budget(self) -> tuple[BudgetLimit, ...]:
+        """The limits that bind the agent, its own first, then those above it, as last known here (BUD-1).
+
+        What a limit has left is what the agent may still use of it, with all others that it binds. None where nothing
+        is limited, and of an agent whose tree is not run here: its owner keeps the accounts.
+        """
+        return self._reads.budget(self._path)
+
     def statistics(self) -> AgentView:
-        """All of the above with `as_of`, seconds on the supervisor's clock."""
+        """All but the budget of the above with `as_of`, seconds on the supervisor's clock."""
         return self._reads.view(self._path)
 
     async def snapshot(self) -> AgentView:

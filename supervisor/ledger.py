@@ -7,6 +7,7 @@ stored rows (own spending only: what stands above is derived) and stores what wa
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -76,9 +77,9 @@ class LimitView(Struct, frozen=True):
 
     node: AgentId
     dimension: Dimension
-    limit: object
-    used: object
-    left: object
+    limit: Decimal | int
+    used: Decimal | int
+    left: Decimal | int
 
 
 class Snapshot(Struct, frozen=True):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from actors.pages import Page
     from actors.transcript import Record
 
+    from .ledger import LimitView
     from .parts import Parts
     from .store.base import StoredAgent
 
@@ -61,6 +62,11 @@ class Reading:
             seen = self._parts.elsewhere.view(path)
             return View("unloaded", NO_USAGE, NOTHING, Mailbox().statistics(), now) if seen is None else seen
         return View(state_of(actor), actor.row.usage, actor.row.spent, actor.mailbox.statistics(), now)
+
+    def budget(self, path: AgentId) -> tuple[LimitView, ...]:
+        """The limits that bind it, as its accounts stand here."""
+        ledger = self._parts.ledger
+        return ledger.snapshot(path).limits if ledger.has(path) else ()
 
     async def snapshot(self, path: AgentId) -> View:
         """As the store has it now."""

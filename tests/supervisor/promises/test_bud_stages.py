@@ -206,7 +206,7 @@ async def test_bud_1_every_dimension_binds_the_subtree(
         (bound,) = account.limits
         assert account.spent.model_calls > account.own.model_calls, "the child's counts above"
         if dimension != "seconds":  # time that passes is not refused
-            assert bound.used <= bound.limit  # type: ignore[operator]  # both are numbers of one kind
+            assert bound.used <= bound.limit
     await quiet()
 
 
