@@ -10,7 +10,7 @@ import trio
 
 from actors import Budget, CallboardError
 from actors.content import Pinned
-from actors.errors import InternalError
+from actors.errors import AgentClosed, Conflict, InternalError
 from actors.ids import AgentId
 from actors.messages import Selection
 from supervisor import AgentRef, Receipt, Supervisor
@@ -74,7 +74,7 @@ async def drive(process: Process, dice: random.Random, actions: int) -> None:
             world.trace.say(
                 f"p{process.number} {verb.__name__.strip('_')} {ref.path}: {type(error).__name__}: {error}"[:300]
             )
-            if isinstance(error, InternalError):
+            if isinstance(error, InternalError | Conflict):  # that another wrote meanwhile is nobody's but the store's
                 process.broken.append(f"54: {verb.__name__} raised {error!r}")
 
 
@@ -138,14 +138,15 @@ async def _close(process: Process, ref: AgentRef, dice: random.Random) -> None:
     if dice.random() < 0.5:
         return  # or too little would live
     await ref.close(grace=dice.choice((0.0, 1.0, 10.0)))
-    if dice.random() < 0.5:
-        await _for_a_while(dice, ref.wait_closed)
-    elif dice.random() < 0.7:  # orders come while it ends
+    if dice.random() < 0.5:  # orders come while it ends
         for _ in range(dice.randint(1, 4)):
             await trio.sleep(dice.choice((0.02, 0.2, 1.0)) * dice.random())
             below = [path for path in process.world.paths if path.startswith(ref.path)]
             met = AgentRef(process.sup._parts.desk, AgentId(dice.choice(below or [ref.path])))
-            await dice.choice((met.abort, met.pause, met.wake, met.close))()
+            with suppress(AgentClosed):
+                await dice.choice((met.abort, met.pause, met.wake, met.close))()
+    if dice.random() < 0.8:
+        await _for_a_while(dice, ref.wait_closed)
 
 
 async def _kill(process: Process, ref: AgentRef, dice: random.Random) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 import attrs
 import trio
 
-from actors.changes import AgentRow, ChangeSet, Put, Values
+from actors.changes import AgentRow, ChangeSet, Intake, Put, Shut, Values
 from actors.errors import InDoubt, Unavailable
 from actors.ids import AgentId, TreeId
 from supervisor.store.faults import Fault, PassingStore
@@ -114,7 +114,7 @@ class LifeStore(PassingStore):
 
     Attributes:
         dead: the process has crashed: nothing that it still does is written. left: set at the end of its process.
-        runs: whether the process believes that it owns a tree.
+        runs: whether the process believes that it owns a tree. meets: sends an agent an order, at once.
     """
 
     def __init__(
@@ -126,6 +126,7 @@ class LifeStore(PassingStore):
         self.dead = False
         self.left = trio.Event()
         self.runs: Callable[[TreeId], bool] = lambda _: True
+        self.meets: Callable[[AgentId, random.Random], None] | None = None
         self._history = history
         history.stores[process] = self
         self._trace = trace
@@ -145,7 +146,7 @@ class LifeStore(PassingStore):
 
     async def load_agent(self, agent: AgentId) -> StoredAgent | None:
         found = await self._store.load_agent(agent)
-        if self._shared and not self.dead:  # it may be old by the time it is known
+        if not self.dead:  # it may be old by the time it is known
             await self._pause()
         return found
 
@@ -153,6 +154,7 @@ class LifeStore(PassingStore):
         self._commits += 1
         number = self._commits
         with trio.CancelScope(shield=True):  # a commit is never raced by a cancellation
+            await self._met(change_set)
             await self._pause()
             self._alive()
             fault = next((one.when for one in self._troubles if one.at <= number < one.until), None)
@@ -231,7 +233,7 @@ class LifeStore(PassingStore):
 
     async def heal(self) -> None:
         """Fail nothing more; what is on its way is told first."""
-        self._troubles = ()
+        self._troubles, self.meets = (), None
         while not self.told and self._last is not None:
             await self._last.wait()
 
@@ -252,6 +254,14 @@ class LifeStore(PassingStore):
             await trio.sleep(self._dice.random() * LONGEST_DELAY_S)
         else:
             await trio.lowlevel.checkpoint()
+
+    async def _met(self, change_set: ChangeSet) -> None:
+        """Let an order come to an agent in the moment in which its end is written."""
+        ends = [one.agent for one in change_set.operations if isinstance(one, Shut) and one.to is Intake.CLOSED]
+        if ends and self.meets is not None and self._dice.random() < 0.25:
+            self._trace.count("orders that meet an end")
+            self.meets(ends[0], self._dice)
+            await trio.sleep(LONGEST_DELAY_S)
 
     async def _pause_between(self) -> None:
         if self._shared:

@@ -17,7 +17,7 @@ from actors import Budget, Price
 from actors.changes import Intake
 from actors.errors import StoreError
 from actors.messages import Lane
-from supervisor import open_supervisor
+from supervisor import AgentRef, open_supervisor
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
 from tests.life import after, reading
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from actors.changes import AgentRow
-    from supervisor import AgentRef, Supervisor
+    from actors.ids import AgentId
+    from supervisor import Supervisor
     from supervisor.store.base import Store
 
 REST_S: Final = 600.0
@@ -166,6 +167,7 @@ async def _process(world: World, bare: Store, number: int, *, last: bool) -> lis
             process = Process(world, number, sup, store)
             ear = wire(process, dice)
             async with trio.open_nursery() as nursery:
+                store.meets = partial(order, process, nursery)
                 if crash_s is not None:
                     nursery.start_soon(_crash, process, crash_s, scope)
                 await _happen(process, dice, nursery)
@@ -174,6 +176,7 @@ async def _process(world: World, bare: Store, number: int, *, last: bool) -> lis
                 if last:
                     found += await _heal(process)
                     world.trace.say(f"p{number} is at rest")
+                store.meets = None
                 nursery.cancel_scope.cancel()
             world.trace.say(f"p{number} leaves")
             scope.deadline = trio.current_time() + LEAVE_S
@@ -253,6 +256,13 @@ async def survive(process: Process, verb: Any) -> None:
         await verb()
     except after.EXPECTED as error:
         process.world.trace.say(f"p{process.number} {error!r}"[:200])
+
+
+def order(process: Process, nursery: trio.Nursery, path: AgentId, dice: random.Random) -> None:
+    """Let an order, or a message, come to an agent at once."""
+    ref = AgentRef(process.sup._parts.desk, path)
+    verb = dice.choice((ref.abort, ref.pause, ref.wake, ref.close, partial(ref.send, "are you there?")))
+    nursery.start_soon(survive, process, verb)
 
 
 # -- healing ---------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ import trio
 from actors import CallboardError
 from actors.ids import AgentId, tree_of
 from actors.messages import ReceiptState
-from supervisor import AgentRef, open_supervisor, peers, remote, system
+from supervisor import open_supervisor, peers, remote, system
 from supervisor.store.base import Store
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
@@ -212,10 +212,12 @@ class Life:
                     process = await self._open(number, store, dice, mode, stack)
                     async with trio.open_nursery() as nursery:
                         self._errands[number] = nursery
+                        store.meets = partial(living.order, process, nursery)
                         await self._happen(process, dice, nursery)
                         if stays:
                             await self._stay(process, nursery)
                         self._errands.pop(number, None)
+                        store.meets = None
                         nursery.cancel_scope.cancel()
                     world.trace.say(f"p{number} leaves")
                     self.alive.pop(number, None)
@@ -290,9 +292,13 @@ class Life:
             if not await self._stop(number, dice):
                 continue
             begun = trio.current_time()
+            self.world.stopped = True
             try:
                 await trio.sleep(dice.random() * dice.choice((0.5, 1.5, 3)) * LEASE_S)
+                if dice.random() < 0.5:
+                    await self._oust(number, dice)
             finally:
+                self.world.stopped = False
                 self.world.history.still.append((number, begun, trio.current_time()))
             if dice.random() < 0.7:
                 await self._press(number, dice)
@@ -321,6 +327,16 @@ class Life:
         self.world.trace.count("freezes", stopped.is_set())
         return stopped.is_set()
 
+    async def _oust(self, number: int, dice: random.Random) -> None:
+        """Others are asked for what a process has, for as long as its lease lasts, and go on with it."""
+        process = self.alive.get(number)
+        others = [other for other in self._all() if other is not process]
+        mine = [path for path in self.world.paths if process is not None and process.store.runs(tree_of(AgentId(path)))]
+        for _ in range(4):
+            if mine and others:
+                self._errand(dice.choice(others), dice.choice(mine), dice)
+            await trio.sleep(LEASE_S / 3)
+
     async def _press(self, number: int, dice: random.Random) -> None:
         """In the moment of its coming back, orders come for a process, and it is asked for what it may have lost."""
         process = self.alive.get(number)
@@ -338,10 +354,8 @@ class Life:
         """Let a process ask something of an agent."""
         nursery = self._errands.get(process.number)
         if nursery is not None:
-            ref = AgentRef(process.sup._parts.desk, AgentId(path))
-            verb = dice.choice((ref.abort, ref.pause, ref.wake, partial(ref.send, "are you there?")))
             with acting_for(process.number):
-                nursery.start_soon(living.survive, process, verb)
+                living.order(process, nursery, AgentId(path), dice)
 
     # -- healing ---------------------------------------------------------------------------------------------------
 

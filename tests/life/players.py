@@ -100,6 +100,9 @@ class Player:
         if lost is not None and dice.random() < 0.6:  # what nobody saw the end of is asked for again
             self._world.trace.count("unknown calls asked for again")
             return [call.raw(lost.name, lost.arguments)]
+        names = [offer.name for offer in request.tools if offer.name == "hire" or offer.name in self._world.registry]
+        if names and self._world.stopped and dice.random() < 0.3:  # whom it comes back to was not there before
+            return [self._call(dice.choice(names), request.agent, dice)]
         draw = dice.random()
         if draw < 0.45 and request.tools and request.tool_choice != "none":
             return self._calls(request, dice)

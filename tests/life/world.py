@@ -99,6 +99,7 @@ class World:
         specs: the roots; registry: every spec by name. dead: the tokens of processes that crashed.
         effects: what tools did outside, in order. problems: promises that were seen broken while it ran.
         asked: requests per agent. requests: all of them. healed: from now on everything answers and nothing fails.
+        stopped: some process stands still.
         crashes: processes that died. cut: agents with a request that a process left open.
     """
 
@@ -115,6 +116,7 @@ class World:
     cut: set[str] = attrs.field(factory=set)
     answered: int = 0
     healed: bool = False
+    stopped: bool = False
     crashes: int = 0
 
     def __attrs_post_init__(self) -> None:
