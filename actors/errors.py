@@ -176,7 +176,7 @@ class Exhausted(BudgetError):
     ) -> None:
         super().__init__(
             f"budget of {node} exhausted: {dimension} limit {_plain(limit)}, spent or held {_plain(spent)}, asked"
-            f" {_plain(asked)}; raise it with grant({node!r}, Budget({dimension}=...)) or start with a larger budget"
+            f" {_plain(asked)}; raise it with grant({node!r}, Budget({dimension}=...)), or start anew with more"
         )
         self.node = node
         self.dimension = dimension
@@ -345,7 +345,10 @@ class Corrupt(StoreError):
 
 
 class Unavailable(StoreError):
-    """The store cannot be reached or written now; nothing was written. `passing`: it is worth another try."""
+    """The store cannot be reached or written now. `passing`: it is worth another try.
+
+    Nothing was written, unless it is an `InDoubt`.
+    """
 
     kind = "unavailable"
 

@@ -240,7 +240,11 @@ class AgentRef(AgentReads):
     async def wait_idle(self) -> None:
         """Wait until no turn runs and none is requested; messages held by an abort do not keep it.
 
+        An agent that waits for a person, or is paused with work before it, is not idle: this waits as long as it does.
+        `wait_report` hears that it is parked.
+
         Raises:
+            Unfinished: it is suspended, and nothing here goes on with it.
             WaitCycle: the wait would never end.
         """
         await self._desk.wait_idle(self._path)

@@ -10,7 +10,7 @@ import trio
 
 from actors.errors import UsageError
 from actors.ids import MessageId, turn_id
-from actors.messages import ReceiptState, Status, skipped_of
+from actors.messages import ReceiptState, skipped_of
 from actors.parking import BUDGET
 from actors.ref import Receipt
 from actors.reports import Report, report_of
@@ -186,9 +186,8 @@ class Awaiting:
         stopped = None if actor.lost else self._parts.lives[path].stopped(actor)
         if stopped is None:
             return None
-        last = actor.last
-        if actor.suspended == BUDGET and last is not None and last.status is Status.PARKED:
-            return last
+        if actor.suspended == BUDGET:
+            return self._parts.standing.parked(actor)
         raise stopped
 
     def _heard(self, outcome: Outcome) -> Report:

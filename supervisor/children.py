@@ -78,6 +78,7 @@ class Children:
         Durable: the agent and its task, on return.
         """
         self._check_may(start)
+        self._parts.kernel.remember(start.agent)  # also to bring back with it the one that is there
         if start.key is None:
             return await self._start(start)
         place = (start.parent, start.key)
@@ -114,7 +115,6 @@ class Children:
     async def _start(self, start: Start) -> Started:
         """A new agent; where another process was faster with the key, that one's."""
         parts = self._parts
-        parts.kernel.remember(start.agent)
         place = parts.ledger.spawn(start.parent)
         try:
             return await self._make(start, place)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from actors.errors import Unfinished
-from actors.ids import run_id, tree_of, turn_id
+from actors.errors import Exhausted, Unfinished
+from actors.ids import tree_of
 from actors.mailbox import Mailbox
-from actors.messages import Outcome, Status, failure_of
-from actors.parking import APPROVAL
+from actors.messages import Failure, failure_of
+from actors.parking import APPROVAL, BUDGET
 
+from .standing import parked
 from .standstill import causes_of, state_of
 from .viewing import View
 
 if TYPE_CHECKING:
     from actors.ids import AgentId
+    from actors.messages import Outcome
 
     from .kernel import Kernel
     from .store.base import StoredAgent
@@ -70,17 +72,9 @@ class Elsewhere:
         self.saw(stored)
         if listening and all(cause == APPROVAL for cause, _ in causes.values()):
             return None
-        row = stored.row
-        return Outcome(
-            path=path,
-            run=run_id(path, max(row.runs, 1)),
-            turn=turn_id(path, max(row.turns, 1)),
-            status=Status.PARKED,
-            usage=row.run_usage,
-            spent=row.run_spent,
-            cost_known=row.cost_known,
-            failure=failure_of(Unfinished("; ".join(words for _, (_, words) in sorted(causes.items())))),
-        )
+        said = "; ".join(words for _, (_, words) in sorted(causes.items()))
+        budget = all(cause == BUDGET for cause, _ in causes.values())
+        return parked(stored.row, Failure(Exhausted.kind, said) if budget else failure_of(Unfinished(said)))
 
     def __repr__(self) -> str:
         return f"<Elsewhere {len(self._seen)} seen in {tree_of(next(iter(self._seen))) if self._seen else 'no tree'}>"

@@ -259,6 +259,24 @@ class Roster:
         how = bound.on_exhausted  # BUD-4: the budget that refuses says what is to be done
         return Exhausted(node.node, dimension.value, limit=limit, spent=used, asked=shown, on_exhausted=how)  # BUD-8
 
+    def parks(self, agent: AgentId) -> Exhausted | None:
+        """The budget that keeps an agent parked: of those that park the one with least left; None where none does.
+
+        Nothing changes. `asked` is the least that it refuses: what was asked is not kept.
+        """
+        chain = self._account(agent).chain
+        parking = [(node, bound) for node in chain for bound in node.bounds if bound.on_exhausted == "park"]
+        if not parking:
+            return None
+        node, bound = min(
+            parking, key=lambda pair: (pair[1].limit - pair[0].used[pair[1].index]) / max(pair[1].limit, 1)
+        )
+        used, dimension = node.used[bound.index], bound.dimension
+        limit, spent, asked = (
+            surface(dimension, value) for value in (bound.told, used, max(bound.limit - used, 0) + 1)
+        )
+        return Exhausted(node.node, dimension.value, limit=limit, spent=spent, asked=asked, on_exhausted="park")
+
     def grants(self, agent: AgentId) -> int:
         """How many grants the budgets that bind an agent have had, extensions left out."""
         return sum([node.renewed for node in self._accounts[agent].chain])

@@ -16,8 +16,13 @@ from actors.messages import Outcome, Status, failure_of
 from actors.parking import PAUSED, PERSON
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.actor import Actor
+    from actors.changes import AgentRow
+    from actors.errors import CallboardError
     from actors.ids import AgentId
+    from actors.messages import Failure
     from actors.running import Running
 
     from .parts import Parts
@@ -112,20 +117,12 @@ class Standing:
         return self._outcome(parts.kernel.actors[path], causes)
 
     def _outcome(self, actor: Actor, causes: list[Actor]) -> Outcome:
-        row = actor.row if actor.loop is None else actor.loop.state.row
-        last = actor.last
-        if last is not None and last.status is Status.PARKED and last.turn == turn_id(actor.path, row.turns):
-            return last
-        return Outcome(
-            path=actor.path,
-            run=run_id(actor.path, max(row.runs, 1)),
-            turn=turn_id(actor.path, max(row.turns, 1)),
-            status=Status.PARKED,
-            usage=row.run_usage,
-            spent=row.run_spent,
-            cost_known=row.cost_known,
-            failure=failure_of(Unfinished("; ".join(self._words(cause) for cause in causes))),
-        )
+        return _parked(actor, lambda: Unfinished("; ".join(self._words(cause) for cause in causes)))
+
+    def parked(self, actor: Actor) -> Outcome:
+        """What whoever waits for an agent is told whose budget has parked it, perhaps in another process (BUD-4)."""
+        path = actor.path
+        return _parked(actor, lambda: self._parts.ledger.parks(path) or Unfinished(f"{path} waits for more budget"))
 
     def _words(self, actor: Actor) -> str:
         if actor.suspended == PAUSED:
@@ -171,3 +168,26 @@ class Standing:
 
     def __repr__(self) -> str:
         return f"<Standing {', '.join(self._still) or 'nobody'}>"
+
+
+def _parked(actor: Actor, why: Callable[[], CallboardError]) -> Outcome:
+    """The turn as it stands: what was told as it was parked, else what the row has."""
+    row = actor.row if actor.loop is None else actor.loop.state.row
+    last = actor.last
+    if last is not None and last.status is Status.PARKED and last.turn == turn_id(actor.path, row.turns):
+        return last
+    return parked(row, failure_of(why()))
+
+
+def parked(row: AgentRow, failure: Failure) -> Outcome:
+    """The turn of a row that stands still."""
+    return Outcome(
+        path=row.agent,
+        run=run_id(row.agent, max(row.runs, 1)),
+        turn=turn_id(row.agent, max(row.turns, 1)),
+        status=Status.PARKED,
+        usage=row.run_usage,
+        spent=row.run_spent,
+        cost_known=row.cost_known,
+        failure=failure,
+    )

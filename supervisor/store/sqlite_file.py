@@ -14,6 +14,7 @@ import json
 import os
 import secrets
 import socket
+import urllib.parse
 import weakref
 from pathlib import Path
 from typing import Any, Final
@@ -264,7 +265,7 @@ def open_reader(file: Path) -> apsw.Connection:
         Unavailable: an older callboard wrote it, or it cannot be read.
     """
     with _errors_told(file):
-        db = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+        db = _read_only(file)
         with _closed_on_error(db):
             db.set_busy_timeout(BUSY_MS)
             version = _version(file, db)
@@ -273,6 +274,20 @@ def open_reader(file: Path) -> apsw.Connection:
             if version < schema.VERSION:
                 raise Unavailable(f"store {file} was written by an older callboard; run with it once to bring it up")
         return db
+
+
+def _read_only(file: Path) -> apsw.Connection:
+    """A connection for reading; readers write a little beside the file, so where nobody can that needs a whole one."""
+    if os.access(file.parent, os.W_OK) or file.with_name(f"{file.name}-shm").exists():
+        return apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+    log = file.with_name(f"{file.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise Unavailable(
+            f"store {file} was not closed, and stands where nothing can be written; copy it, together with {log.name},"
+            " to a folder that can be written, and read it there"
+        )
+    address = f"file:{urllib.parse.quote(str(file.resolve()))}?immutable=1"  # sqlite.org/uri.html
+    return apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
 def _make_private(file: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from actors import AgentSuspended, Budget, BudgetStage, Context, Exhausted, Limits, call, tool
+from actors import AgentSuspended, Budget, BudgetStage, Context, Exhausted, Limits, Unfinished, call, tool
 from actors.changes import Put
 from actors.models.script import hang
 from actors.transcript import NoteRecord, ResponseRecord, ResultRecord, problems
@@ -405,3 +405,26 @@ async def test_bud_6_what_came_of_a_cut_response_stays(world: World, autojump_cl
         records = await ref.transcript()
         assert [record.text for record in records if isinstance(record, ResponseRecord)] == ["half"]
         assert isinstance(records[-1], NoteRecord)
+
+
+async def test_bud_4_a_parked_run_says_so_in_the_next_process_too(world: World, autojump_clock: MockClock) -> None:
+    """Whoever takes it up again, or waits for it, has the report that it is parked, and for want of what."""
+    spec = at_work(budget=Budget(model_calls=1, on_exhausted="park"))
+    script = {"a": [call("work", seconds=1), "done"]}
+    async with world.open(script) as sup:
+        first = await sup.run(spec, "go", key="k")
+    async with world.open(script, agents=[spec]) as sup:
+        ref = await sup.find("a")
+        for report in (await sup.run(spec, "go", key="k"), await ref.wait_report()):
+            assert (report.status, report.run) == ("parked", first.run)
+            assert str(report.error) == str(first.error)
+            assert isinstance(report.error, Exhausted)
+            assert (report.error.node, report.error.dimension, report.error.on_exhausted) == (
+                "a",
+                "model_calls",
+                "park",
+            )
+        with pytest.raises(Unfinished, match="grant"):
+            await ref.wait_idle()
+        await sup.grant(ref, Budget(model_calls=1), by="a test")
+        assert (await ref.wait_report()).text == "done"

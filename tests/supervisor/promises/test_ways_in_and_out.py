@@ -300,3 +300,22 @@ async def test_ree_2_a_child_with_a_long_name_is_answered(
         ref = await sup.start(lead, "go")
         assert (await ref.wait_report()).text == "done"
         assert any(text.endswith("is long") for text in texts(await ref.transcript()))
+
+
+async def test_a_run_brings_its_own_spec_back_with_it(world: World, autojump_clock: MockClock) -> None:
+    """The same key with the same agent goes on and returns its report, with no `agents=` to bring it back with."""
+
+    @tool(effect="pure")
+    async def work() -> str:
+        """Work."""
+        await trio.sleep(5)
+        return "worked"
+
+    script, spec = {"a": [call("work"), "done"]}, agent("a", tools=[work])
+    async with world.open(script, on_exit="suspend") as sup:
+        await sup.start(spec, "go", key="k")
+        await trio.sleep(1)
+    for _ in range(2):  # cut off, and finished
+        async with world.open(script) as sup:
+            report = await sup.run(spec, "go", key="k")
+            assert (report.status, report.text) == ("done", "done")

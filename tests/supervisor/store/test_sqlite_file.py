@@ -88,6 +88,27 @@ async def test_files_are_for_their_user_only(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"agents.db", "agents.db-owner", "agents.db-queue"}
 
 
+async def test_a_store_where_nobody_may_write_is_read_with_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as on a read-only mount: one that was closed is read; one with a log is not, and the error says the way."""
+    path = tmp_path / "agents?.db"
+    async with open_sqlite_store(path, owner="tests", inline=True) as store:
+        await store.commit(COUNT)
+        crashed = {file.name: file.read_bytes() for file in tmp_path.iterdir() if file.suffix != ".db-shm"}
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    before = {file.name for file in tmp_path.iterdir()}
+    async with open_sqlite_reader(path, inline=True) as reader:
+        assert await reader.roots() == ()
+        assert {file.name for file in tmp_path.iterdir()} == before
+    for name, body in crashed.items():
+        if not name.endswith("-shm"):
+            (tmp_path / name).write_bytes(body)
+    with pytest.raises(Unavailable, match=r"copy it, together with agents\?\.db-wal,"):
+        async with open_sqlite_reader(path, inline=True):
+            pass
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
 async def test_a_file_that_may_not_be_written_is_refused(tmp_path: Path) -> None:
     """Read-only is said when the store is opened, not at the first commit."""
