@@ -345,10 +345,7 @@ class Corrupt(StoreError):
 
 
 class Unavailable(StoreError):
-    """The store cannot be reached or written now. `passing`: it is worth another try.
-
-    Nothing was written, unless it is an `InDoubt`.
-    """
+    """The store cannot be reached or written now; nothing was written, but see `InDoubt`. `passing`: try once more."""
 
     kind = "unavailable"
 
