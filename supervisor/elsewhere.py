@@ -10,8 +10,7 @@ from actors.mailbox import Mailbox
 from actors.messages import Failure, failure_of
 from actors.parking import APPROVAL, BUDGET
 
-from .standing import parked
-from .standstill import causes_of, state_of
+from .standstill import causes_of, parked, state_of
 from .viewing import View
 
 if TYPE_CHECKING:

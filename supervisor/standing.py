@@ -10,19 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from actors.errors import Unfinished
-from actors.ids import run_id, turn_id
+from actors.ids import turn_id
 from actors.inputs import Phase
-from actors.messages import Outcome, Status, failure_of
+from actors.messages import Status, failure_of
 from actors.parking import PAUSED, PERSON
+
+from .standstill import parked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.actor import Actor
-    from actors.changes import AgentRow
     from actors.errors import CallboardError
     from actors.ids import AgentId
-    from actors.messages import Failure
+    from actors.messages import Outcome
     from actors.running import Running
 
     from .parts import Parts
@@ -177,17 +178,3 @@ def _parked(actor: Actor, why: Callable[[], CallboardError]) -> Outcome:
     if last is not None and last.status is Status.PARKED and last.turn == turn_id(actor.path, row.turns):
         return last
     return parked(row, failure_of(why()))
-
-
-def parked(row: AgentRow, failure: Failure) -> Outcome:
-    """The turn of a row that stands still."""
-    return Outcome(
-        path=row.agent,
-        run=run_id(row.agent, max(row.runs, 1)),
-        turn=turn_id(row.agent, max(row.turns, 1)),
-        status=Status.PARKED,
-        usage=row.run_usage,
-        spent=row.run_spent,
-        cost_known=row.cost_known,
-        failure=failure,
-    )

@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from actors.changes import CallState, Intake
-from actors.messages import Lane, ReceiptState
+from actors.ids import run_id, turn_id
+from actors.messages import Lane, Outcome, ReceiptState, Status
 from actors.parking import APPROVAL, BUDGET, PAUSED, PERSON
 
 if TYPE_CHECKING:
+    from actors.changes import AgentRow
     from actors.ids import AgentId
+    from actors.messages import Failure
 
     from .store.base import Reader, StoredAgent
 
@@ -80,3 +83,17 @@ def _words(stored: StoredAgent) -> str:
         return f"{row.agent} waits for more budget: grant() it in the process that runs it"
     names = ", ".join(f"{call.name} ({call.call})" for call in stored.calls if call.state is CallState.AWAITING)
     return f"{row.agent} waits for approval of {names}: decide in `async with sup.approvals()`, then wait again"
+
+
+def parked(row: AgentRow, failure: Failure) -> Outcome:
+    """The turn of a row that stands still."""
+    return Outcome(
+        path=row.agent,
+        run=run_id(row.agent, max(row.runs, 1)),
+        turn=turn_id(row.agent, max(row.turns, 1)),
+        status=Status.PARKED,
+        usage=row.run_usage,
+        spent=row.run_spent,
+        cost_known=row.cost_known,
+        failure=failure,
+    )
