@@ -131,7 +131,7 @@ class Form(Generic[T]):
             InternalError: the value is none of the form's classes.
         """
         if type(value) not in self._classes:
-            msg = f"{type(value).__name__} is not a {self.name}"
+            msg = f"{type(value).__name__} is not {_one(self.name)}"
             raise InternalError(msg)
         try:
             return self._encode(value)
@@ -155,9 +155,15 @@ class Form(Generic[T]):
             raw = _upgraded(self._kind, json.loads(data), by_class)
             return cast("T", msgspec.convert(raw, self._kind))
         except Exception as error:  # noqa: BLE001 - whatever the bytes did, or an upgrade step with them
-            why = error if isinstance(error, ValueError) else repr(error)
+            why: object = error if isinstance(error, ValueError) else repr(error)
+            if isinstance(error, UnicodeDecodeError):
+                why = f"the byte {error.object[error.start]:#04x} at {error.start:,} is in no text (UTF-8)"
             shown = str(why) if len(str(why)) <= LONGEST else f"{str(why)[:LONGEST]}..."
-            raise Corrupt(f"a {self.name} cannot be read: {shown}") from None
+            raise Corrupt(f"{_one(self.name)} cannot be read: {shown}") from None
+
+
+def _one(name: str) -> str:
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 LONGEST: Final = 150

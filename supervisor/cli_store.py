@@ -17,6 +17,7 @@ from actors.transcript import SummaryRecord
 from . import cli_exit as codes
 from .numbered import numbered
 from .show_markdown import json_head, json_record, markdown_head, markdown_record
+from .store.audit import RULES
 from .stores import check_store_file, open_reader
 
 if TYPE_CHECKING:
@@ -77,14 +78,17 @@ def _check(store: str) -> int:
             sys.stderr.write(f"callboard: {what}: {done:,} of {total:,}\n")
 
     count = 0
+    broken: set[str] = set()
     for violation in check_store_file(store, told):
         count += 1
+        broken.add(violation.rule)
         if count > MOST:
             sys.stdout.write(f"and more: only the first {MOST:,} are shown\n")
             break
         sys.stdout.write(f"{violation}\n")
     if count:
-        sys.stderr.write(f"callboard: {store} breaks its invariants; the numbers stand in supervisor/README.md\n")
+        sys.stderr.write(f"callboard: {store} breaks what must hold:\n")
+        sys.stderr.write("".join(f"  [{rule}] {meaning}\n" for rule, meaning in RULES.items() if rule in broken))
         return codes.FAILED
     sys.stdout.write(f"{store}: all that must hold does ({time.monotonic() - began:.1f} s)\n")
     return codes.DONE

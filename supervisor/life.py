@@ -297,9 +297,10 @@ class Life:
         self.host.tell(AgentCrashed, {"error": f"{type(error).__name__}: {error}"})
         if actor.suspended is None:
             return
-        crashed = Crashed(
-            f"{actor.path} crashed: {type(error).__name__}: {error}; its messages are kept, and wake() goes on"
-        )
+        then = "its messages are kept, and wake() goes on"
+        if isinstance(error, Corrupt):
+            then = "restore the store from a copy: `callboard store check` says what else is damaged"
+        crashed = Crashed(f"{actor.path} crashed: {type(error).__name__}: {error}; {then}")
         crashed.__cause__ = error
         self.fail_waiters(actor, crashed)
 

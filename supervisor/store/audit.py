@@ -28,6 +28,35 @@ WAITING: Final = frozenset({ReceiptState.QUEUED, ReceiptState.HELD})
 LANES: Final = tuple(lane.value for lane in Lane)
 
 
+RULES: Final = {
+    "1": "a message's row and its envelope are of one message",
+    "2": "a message enters one turn of its own agent, once",
+    "3": "an accepted message waits, is held, was consumed, taken back, or is a dead letter",
+    "4": "an agent's messages are numbered as they were accepted, without a gap",
+    "7": "what the bounds of a mailbox count is what waits in it",
+    "8": "nothing waits at a closed agent",
+    "10": "a dead letter has a reason",
+    "13": "who runs a tree is among the owners",
+    "14": "a row is of its agent's tree, and of no later epoch than that has had",
+    "19": "one turn of an agent is open at most, the last",
+    "20": "a conversation has no gap, and was written by one owner behind the other",
+    "21": "every call of a model has its result, in the next place",
+    "23": "calls and outcomes are of a turn that can have them",
+    "39": "every row is of an agent that is there, below its parent",
+    "44": "all below a closed agent is closed",
+    "47": "no run has spent more than its agent",
+    "51": "the file is sound, and every row can be read",
+    "52": "the schema is of this version",
+    "CON-4": "a message is in its mailbox or in the conversation, not in both, nor in neither",
+    "TOL-1": "a batch of calls is kept until all have results",
+    "TOL-8": "pieces of a result go with it",
+    "TOL-12": "what waits for a person is found by that",
+    "HOK-4": "values of a run or a call go with it",
+    "REC-2": "what owes work is found by that",
+}
+"""What must hold, by the numbers and promises that violations name: also the table of supervisor/README.md."""
+
+
 @attrs.frozen
 class Violation:
     """Something that must hold and does not.
@@ -144,7 +173,7 @@ def agent_faults(columns: AgentColumns, row: AgentRow, tally: Tally) -> Iterator
         yield Violation("REC-2", where, f"turn {row.open.number} is open, and it owes nothing: no restart goes on")
     if columns.queued != tally.queued:
         yield Violation(
-            "REC-2", where, f"{columns.queued} messages are counted as queued, {tally.queued} are: work may be missed"
+            "REC-2", where, f"messages counted as queued: {columns.queued}; queued: {tally.queued}: work may be missed"
         )
     if columns.seq != tally.seq:
         yield Violation("4", where, f"its last message is to be {columns.seq}, and {tally.seq} is: messages are lost")
@@ -154,11 +183,11 @@ def agent_faults(columns: AgentColumns, row: AgentRow, tally: Tally) -> Iterator
             "7", where, f"its lanes are counted as {list(columns.lanes)}; they hold {found}: bounds are off"
         )
     if columns.intake == Intake.CLOSED.value and tally.waiting:
-        yield Violation("8", where, f"it is closed, and {tally.waiting} messages wait that nobody will answer")
+        yield Violation("8", where, f"it is closed, and what waits nobody will answer: messages, {tally.waiting}")
     if not _within(row.run_spent, row.spent):
         yield Violation("47", where, f"its last run spent {row.run_spent}, more than all of them: {row.spent}")
     if row.open is not None and row.open.number > row.turns:
-        yield Violation("19", where, f"turn {row.open.number} is open, and {row.turns} were begun")
+        yield Violation("19", where, f"turn {row.open.number} is open, and the last that was begun is {row.turns}")
 
 
 def _within(part: Amounts, whole: Amounts) -> bool:
@@ -245,7 +274,7 @@ def conversation_faults(
         if gap.stop > first or any(at in gap for at in pinned):
             yield Violation("20", where, f"records {gap.start} to {gap.stop - 1} are missing, some of them in force")
     if len(heard.entered) > tally.entered or (len(heard.entered) < tally.entered and not heard.missing):
-        text = f"{tally.entered} messages with content were consumed, {len(heard.entered)} stand in the conversation"
+        text = f"messages consumed with content: {tally.entered}; in the conversation: {len(heard.entered)}"
         yield Violation("CON-4", where, text)
     number = None if row.open is None else row.open.number
     batch = {call.call for call in calls if call.state is not CallState.UNKNOWN}
@@ -287,7 +316,7 @@ def outcome_faults(row: OutcomeRow, facts: Facts) -> Iterator[Violation]:
     if number == facts.open:
         yield Violation("23", row.agent, f"turn {number} has an outcome, and is open")
     elif number > facts.turns:
-        yield Violation("23", row.agent, f"turn {number} has an outcome, and {facts.turns} turns were begun")
+        yield Violation("23", row.agent, f"turn {number} has an outcome, and the last that was begun is {facts.turns}")
     if not _within(row.outcome.spent, facts.spent):
         yield Violation("47", row.agent, f"{row.run} spent {row.outcome.spent}, more than its agent: {facts.spent}")
 

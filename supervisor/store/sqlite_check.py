@@ -3,7 +3,7 @@
 Read only, in one read transaction, so that what is checked is of one moment, also while other processes write. What is
 remembered is a few numbers for each agent, never its records.
 
-Checked, by the numbers of the design's list of invariants:
+Checked, by the numbers of the design's list of invariants (`audit.RULES` says what each demands):
     messages: 1 (row and envelope agree; the unique keys are SQLite's own), 2, 3, 4, 5 and 6 (a number per agent, in the
     order of acceptance, without a gap), 7, 8, 10;
     ownership: 13 and 14 (no row is of a later epoch than its tree; a tree's holder is known; epochs never fall in a
@@ -24,6 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 import apsw
+import apsw.ext
 
 from actors import codec
 from actors.changes import CallState
@@ -87,18 +88,24 @@ class _Check:
         self._tallies: dict[str, Tally] = {}
         self._calls: dict[str, list[CallRow]] = {}
         self._facts: dict[str, Facts] = {}
+        self._garbled: list[Violation] = []
 
     def run(self) -> Iterator[Violation]:
         """All of it: what later parts are held against is read first."""
         yield from self._file()
-        yield from self._trees()
-        yield from self._messages()
-        yield from self._calls_kept()
-        yield from self._agents()
-        yield from self._strangers()
-        yield from self._outcomes()
-        yield from self._kv()
-        yield from self._counters()
+        for part in (
+            self._trees,
+            self._messages,
+            self._calls_kept,
+            self._agents,
+            self._strangers,
+            self._outcomes,
+            self._kv,
+            self._counters,
+        ):
+            yield from part()
+            yield from self._garbled
+            self._garbled.clear()
 
     # -- the file --------------------------------------------------------------------------------------------------
 
@@ -115,7 +122,7 @@ class _Check:
 
     def _trees(self) -> Iterator[Violation]:
         sql = "SELECT t.tree, t.epoch, t.holder, o.holder FROM trees t LEFT JOIN owners o ON o.holder = t.holder"
-        for tree, epoch, holder, known in self._db.execute(sql):
+        for tree, epoch, holder, known in self._read("trees", sql):
             self._epochs[tree] = epoch
             if holder is not None and known is None:
                 yield Violation("13", f"tree {tree}", f"its holder {holder} is not among the owners: who runs it?")
@@ -131,10 +138,37 @@ class _Check:
     def _rows(self, what: str, table: str, sql: str) -> Iterator[tuple[Any, ...]]:
         ((total,),) = self._db.execute(f"SELECT count(*) FROM {table}").fetchall()  # noqa: S608 - our own names
         assert isinstance(total, int), "a count is a number"
-        for number, row in enumerate(self._db.execute(sql)):
+        for number, row in enumerate(self._read(table, sql)):
             if number % STEP == 0:
                 self._told(what, number, total)
             yield row
+
+    def _read(self, what: str, sql: str, bindings: tuple[str, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """The rows of a statement, also behind one whose text is none: that is a violation of its own."""
+        read = 0
+        try:
+            for row in self._db.execute(sql, bindings):
+                read += 1
+                yield row
+        except UnicodeDecodeError:
+            yield from self._read_as_bytes(what, sql, bindings, read)
+
+    def _read_as_bytes(self, what: str, sql: str, bindings: tuple[str, ...], after: int) -> Iterator[tuple[Any, ...]]:
+        """Those behind the first `after`, in the same order; bytes that are no text are shown in hexadecimal."""
+        names = [name for name, _ in apsw.ext.query_info(self._db, sql).description]
+        columns = [f"c{at}" for at in range(len(names))]
+        texts = ", ".join(f"iif(typeof({one}) = 'text', CAST({one} AS BLOB), {one}), typeof({one})" for one in columns)
+        given = f"WITH given({', '.join(columns)}) AS ({sql}) SELECT {texts} FROM given LIMIT -1 OFFSET {after}"  # noqa: S608 - our own
+        for found in self._db.execute(given, bindings):
+            row: list[Any] = []
+            for name, value, kind in zip(names, found[::2], found[1::2], strict=True):
+                row.append(value)
+                if kind == "text":
+                    row[-1] = value.decode("utf-8", "backslashreplace")
+                    if row[-1].encode() != value:
+                        text = f"in {name} stand bytes that are no text: restore the store from a copy"
+                        self._garbled.append(Violation("51", f"{what}, {row[-1]}", text))
+            yield tuple(row)
 
     # -- messages and calls ----------------------------------------------------------------------------------------
 
@@ -174,7 +208,7 @@ class _Check:
 
     def _agents(self) -> Iterator[Violation]:
         """Agents and records stand in the same order, and are read side by side."""
-        records = self._db.execute("SELECT k, tree, epoch, body FROM records ORDER BY k")
+        records = self._read("records", "SELECT k, tree, epoch, body FROM records ORDER BY k")
         ahead = next(records, None)
         for n, tree, epoch, body, *rest in self._rows("agents", "agents", _AGENTS):
             agent, parent, key, owes, intake, seq, queued, *lanes = rest
@@ -225,7 +259,7 @@ class _Check:
 
     def _consumed(self, row: AgentRow, message: str, turn: str) -> Iterator[Violation]:
         """The turn that a message entered in is the one that took it from the mailbox."""
-        found = self._db.execute("SELECT state, turn FROM messages WHERE id = ?", (message,)).fetchall()
+        found = list(self._read("messages", "SELECT state, turn FROM messages WHERE id = ?", (message,)))
         if found != [("consumed", turn)]:
             told = "is in no mailbox" if not found else "is {} ({})".format(*found[0])
             yield Violation("CON-4", f"{row.agent}, message {message}", f"it entered with {turn}, and {told}")

@@ -264,7 +264,7 @@ MESSAGE = '"#":"message","turn":"t","message":"m"'
     ("body", "told"),
     [
         (b"", "Expecting value"),
-        (b"\xff", "can't decode byte 0xff"),
+        (b"\xff", "the byte 0xff at 0 is in no text"),
         (b"[]", "Expected `object`, got `array`"),
         (b"{}", "missing required field `#`"),
         (b'{"#":1}', "Expected `str`, got `int` - at `$.#`"),

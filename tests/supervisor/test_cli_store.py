@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
@@ -11,13 +13,14 @@ import trio
 from trio.testing import MockClock
 
 from actors import Agent, Compaction, Script, call, codec, tool
+from actors.errors import Crashed
 from actors.models.script import thought
 from supervisor import cli, open_supervisor
+from supervisor.cli_exit import only
 from supervisor.cli_store import MOST
+from supervisor.store.audit import RULES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from actors.ports import ModelRequest
 
 
@@ -66,7 +69,9 @@ def test_a_check_exits_with_what_it_found(tmp_path: Path, capsys: pytest.Capture
     db.execute("UPDATE agents SET seq = 7")
     code, out, err = ran(capsys, "store", "check", file)
     assert (code, out) == (1, "lead: its last message is to be 7, and 2 is: messages are lost [4]\n")
-    assert "breaks its invariants" in err
+    assert err.endswith(
+        f"{file} breaks what must hold:\n  [4] an agent's messages are numbered as they were accepted, without a gap\n"
+    )
     db.execute("UPDATE records SET epoch = 99")
     db.execute(
         "INSERT INTO counters WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 2000)"
@@ -77,6 +82,44 @@ def test_a_check_exits_with_what_it_found(tmp_path: Path, capsys: pytest.Capture
     assert (code, len(out.splitlines())) == (1, MOST + 1)
     assert ran(capsys, "store", "check", str(tmp_path / "none.db"))[0] == 3
     assert ran(capsys, "store", "check", str(tmp_path))[0] == 3
+
+
+def test_what_a_check_names_is_explained_and_listed() -> None:
+    """Each number and promise that a violation can name has its words, and the README's table is of these."""
+    root = Path(__file__).parents[2]
+    sources = [(root / "supervisor" / "store" / name).read_text("utf-8") for name in ("audit.py", "sqlite_check.py")]
+    named = set(re.findall(r'Violation\(\s*"([A-Z0-9-]+)"', "".join(sources)))
+    assert named == set(RULES)
+    readme = (root / "supervisor" / "README.md").read_text("utf-8")
+    table = readme.partition("## What `callboard store check` verifies")[2].partition("## ")[0]
+    assert re.findall(r"^\| ([A-Z0-9][A-Z0-9-]*) \| (.*) \|$", table, re.MULTILINE) == list(RULES.items())
+
+
+def test_a_row_that_cannot_be_read_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No words of a codec; and who waits for such an agent hears what helps."""
+    file = trio.run(made, tmp_path, clock=MockClock(autojump_threshold=0))
+    db = apsw.Connection(file)
+    db.execute("UPDATE messages SET body = x'7bff'")
+    db.execute("UPDATE outcomes SET body = x'7b227d'")
+    db.execute("UPDATE records SET body = x'7bff' WHERE k = (SELECT max(k) FROM records)")
+    db.close()
+    _, out, _ = ran(capsys, "store", "check", file)
+    assert "lead, message " in out
+    assert ": an envelope cannot be read: the byte 0xff at 1 is in no text (UTF-8): restore the store" in out
+    assert ": an outcome row cannot be read: " in out
+
+    async def asked() -> str:
+        lead = Agent("lead", "Lead.")
+        async with open_supervisor(model=Script({"lead": ["x"]}), store=file, agents=[lead], inline=True) as sup:
+            ref = await sup.find("lead")
+            return str((await ref.ask("And?")).error)
+
+    try:
+        told = trio.run(asked, clock=MockClock(autojump_threshold=0))
+    except (Crashed, ExceptionGroup) as error:
+        told = str(only(error))
+    assert "restore the store from a copy" in told
+    assert "wake()" not in told
 
 
 def test_an_export_is_one_record_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,6 +208,38 @@ async def test_each_thing_that_is_broken_is_named(tmp_path: Path, autojump_clock
     assert missed == []
 
 
+async def test_text_that_is_none_is_a_violation_and_the_check_goes_on(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """Wherever bytes stand that are no text, in whichever row, that is named, and what stands behind it is checked."""
+    file = await made(tmp_path)
+    broken(file, "INSERT INTO counters VALUES ('z', 'lead', 99, 1)")
+    whole = file.read_bytes()
+    db = apsw.Connection(str(file))
+    columns = [
+        (table, column, key)
+        for table in ("trees", "agents", "messages", "records", "calls", "outcomes", "kv")
+        for column, kind, key in db.execute(
+            "SELECT name, type, (SELECT name FROM pragma_table_info(?1) WHERE pk = 1) FROM pragma_table_info(?1)",
+            (table,),
+        ).fetchall()
+        if kind == "TEXT"
+    ]
+    db.close()
+    assert len(columns) >= 20
+    for table, column, key in columns:
+        for which in ("min", "max"):
+            file.write_bytes(whole)
+            changed = f"{column} = CAST(ifnull({column}, '') || x'ff' AS TEXT)"
+            broken(file, f"UPDATE {table} SET {changed} WHERE {key} = (SELECT {which}({key}) FROM {table})")
+            violations = [str(violation) for violation in found(file)]
+            assert any(
+                line.startswith(f"{table}, ") and f"in {column} stand bytes that are no text" in line
+                for line in violations
+            ), (table, column, violations)
+            assert any(line.startswith("counter z: ") for line in violations), "it goes on to the end"
+
+
 async def test_an_index_that_lies_is_found(tmp_path: Path, autojump_clock: MockClock) -> None:
     """51: what SQLite's own check finds is told, such as an index without its rows."""
     file = await made(tmp_path)
