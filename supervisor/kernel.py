@@ -30,7 +30,7 @@ from actors.watching import Board
 from .budgets import GRANTS, read_budget, read_grant
 from .doubt import settled
 from .ledger import Ledger
-from .mirror import Mirror
+from .mirror import SEEN, Mirror
 from .ownership import Ownership
 from .patience import Patience
 from .replies import Replies
@@ -139,9 +139,10 @@ class Kernel:
             StoreError, MailboxError, UnknownPath: nothing was written. InDoubt: even the store does not know.
         """
         epoch = self.ownership.epoch(tree) if fenced else None
-        sent = [operation.envelope.id for operation in operations if isinstance(operation, Enqueue)]
+        kinds = {*map(type, operations)}  # most commits of a turn send, move and claim nothing
+        operations = _timed(operations, self.wall) if Move in kinds else operations
+        sent = [one.envelope.id for one in operations if isinstance(one, Enqueue)] if Enqueue in kinds else ()
         self._sending.update(sent)
-
         founder = self.ownership.holder if tree in self.ownership.founding else None
 
         def then(values: Values) -> None:  # in the order of commits, or memory would end in another state
@@ -149,9 +150,10 @@ class Kernel:
                 first()
             self.mirror.apply(operations, values)
 
+        hears = first is not None or not SEEN.isdisjoint(kinds)
         try:
-            change_set = ChangeSet(tree, epoch, _timed(operations, self.wall), founder)
-            return await self.patience.through(self.store.commit, change_set, then)
+            change_set = ChangeSet(tree, epoch, operations, founder)
+            return await self.patience.through(self.store.commit, change_set, then if hears else None)
         except Fenced:
             self.lost(tree)
             raise

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from actors.changes import Values
     from actors.ids import TurnId
 
-_SEEN: Final = frozenset({Claim, Enqueue, Move, Shut})
+SEEN: Final = frozenset({Claim, Enqueue, Move, Shut})
 """Operations that change what is in memory."""
 
 
@@ -94,7 +94,7 @@ class Mirror:
     def apply(self, operations: tuple[Operation, ...], values: Values) -> None:
         """Make what was committed true in memory."""
         for operation, value in zip(operations, values, strict=True):
-            if type(operation) in _SEEN:
+            if type(operation) in SEEN:
                 self._apply(operation, value)
 
     def _apply(self, operation: Operation, value: Value) -> None:

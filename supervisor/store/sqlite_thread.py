@@ -68,13 +68,6 @@ class Thread(Generic[T]):
         if self._closing:
             raise Unavailable("the store is closed; open it again")
         waiter = _Waiter(trio.lowlevel.current_task(), then)
-
-        def abort(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            if not given_up:
-                return trio.lowlevel.Abort.FAILED
-            waiter.task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
         if self._alone and not self._in_hand:
             self._in_hand = 1
             self._queue.put((waiter, what))
@@ -82,7 +75,7 @@ class Thread(Generic[T]):
             self._held.append((waiter, what))
             if len(self._held) == 1:
                 self._token.run_sync_soon(self._hand_over)
-        return await trio.lowlevel.wait_task_rescheduled(abort)
+        return await trio.lowlevel.wait_task_rescheduled(waiter.give_up if given_up else _goes_on)
 
     async def close(self) -> None:
         """Let it finish what it was given, and end it."""
@@ -150,6 +143,16 @@ class _Waiter:
     def __init__(self, task: trio.lowlevel.Task, then: Callable[[Any], None] | None) -> None:
         self.task: trio.lowlevel.Task | None = task
         self.then = then
+
+    def give_up(self, _: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+        """Wait no more: the task is cancelled."""
+        self.task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+
+def _goes_on(_: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+    """A cancellation is told behind the outcome."""
+    return trio.lowlevel.Abort.FAILED
 
 
 def _told(then: Callable[[Any], None], result: Result) -> Result:
