@@ -17,7 +17,7 @@ from actors import Budget, Price
 from actors.changes import Intake
 from actors.errors import StoreError
 from actors.messages import Lane
-from supervisor import AgentRef, open_supervisor
+from supervisor import AgentRef, open_supervisor, peers, remote
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
 from tests.life import after, reading
@@ -44,6 +44,8 @@ LEAVE_S: Final = 200.0
 SQLITE_EVERY: Final = 12
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 - where it is there: no life asks whether a disk keeps what it flushed
 MUCH: Final = 100_000
+POLLS_S: Final = (0.4, 0.8, 1.6)
+"""How often the processes of a life look at the store: seldom, or it would be looks for the most part."""
 
 
 def over_a_file(seed: int) -> bool:
@@ -87,6 +89,19 @@ def folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None)
 
 
+@contextmanager
+def looking_every(seconds: float) -> Iterator[None]:
+    """Processes look so often at a store that others write to."""
+    before = peers.POLL_S
+    for module in (peers, remote):
+        vars(module)["POLL_S"] = seconds
+    try:
+        yield
+    finally:
+        for module in (peers, remote):
+            vars(module)["POLL_S"] = before
+
+
 def lived(
     seed: int, world: World, life: Callable[[Path], Callable[[], Awaitable[list[str]]]], sched: Sched, tasks: Tasks
 ) -> Lived:
@@ -96,7 +111,7 @@ def lived(
     token = WORLD.set(world)
     gc.disable()  # what holds nobody but weakly is let go at the same moment in each life of a seed
     try:
-        with folder() if filed else nullcontext() as where:
+        with folder() if filed else nullcontext() as where, looking_every(world.dice("poll").choice(POLLS_S)):
             problems += simulate(life(Path(where or "nowhere") / "life.db"), sched, tasks)
     except BaseException as error:  # noqa: ASYNC103 - whatever ends a life is what was looked for; no loop runs here
         if isinstance(error, KeyboardInterrupt):

@@ -22,7 +22,7 @@ import trio
 from actors import CallboardError
 from actors.ids import AgentId, tree_of
 from actors.messages import ReceiptState
-from supervisor import open_supervisor, peers, remote, system
+from supervisor import open_supervisor, system
 from supervisor.store.base import Store
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from actors.changes import AgentRow
 
 LEASE_S: Final = 4.0
-POLLS_S: Final = (0.4, 0.8, 1.6)
-"""How often the processes of a life look at the store: seldom, or it would be looks for the most part."""
 ANSWER_S: Final = 5.0
 """How long a receipt may take to say its end, where everything is over."""
 CHECKED: Final = 0.2
@@ -52,12 +50,7 @@ def live(seed: int, owners: int) -> living.Lived:
     """Live one life of so many owners at a time; whatever it breaks is in what is returned."""
     world = World(f"{owners}:{seed}", owners)
     sched, tasks = Processes(seed, defer=(seed % 4) / 8), Tasks()
-    before = peers.POLL_S
-    _poll_every(world.dice("poll").choice(POLLS_S))
-    try:
-        return living.lived(seed, world, lambda path: Life(seed, world, sched, tasks, path).live, sched, tasks)
-    finally:
-        _poll_every(before)
+    return living.lived(seed, world, lambda path: Life(seed, world, sched, tasks, path).live, sched, tasks)
 
 
 def taken_alive(history: History) -> list[str]:
@@ -71,11 +64,6 @@ def taken_alive(history: History) -> list[str]:
         if ended > one.at and not any(who == one.before and to > lately for who, _, to in history.still):
             found.append(f"SUP-6: p{one.by} took {one.tree} at {one.at:.2f} from p{one.before}, which was at work")
     return found
-
-
-def _poll_every(seconds: float) -> None:
-    for module in (peers, remote):
-        vars(module)["POLL_S"] = seconds
 
 
 @attrs.define(eq=False)

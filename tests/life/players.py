@@ -42,7 +42,7 @@ class Player:
             dict.fromkeys(world.registry, self._step),
             name=name,
             latency_s=(0, slow),
-            delta_chars=40,
+            delta_chars=200,
             seed=world.dice("stream").randrange(1_000),
         )
         self.id, self.name, self.free = f"script:{name}", name, False
