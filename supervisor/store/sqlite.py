@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import outcome
 import trio
 
-from actors.errors import Unavailable, UsageError
+from actors.errors import Corrupt, Unavailable, UsageError
 
 from .base import PAGE, StoreStatistics
 from .leases import LEASE_S, Lease
@@ -172,10 +172,13 @@ class SqliteReader:
 
     async def _read(self, read: Callable[[], Any]) -> Any:
         self._check_open()
-        if self._thread is not None:
-            return await self._thread.do(read, given_up=True)
-        await trio.lowlevel.checkpoint()
-        return read()
+        try:
+            if self._thread is not None:
+                return await self._thread.do(read, given_up=True)
+            await trio.lowlevel.checkpoint()
+            return read()
+        except Corrupt as error:
+            raise self._reads.damaged(error) from None
 
     def _check_open(self) -> None:
         if self._closed:

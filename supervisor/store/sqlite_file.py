@@ -180,14 +180,20 @@ def existing(path: str | os.PathLike[str]) -> Path:
 
     Raises:
         UsageError: it is no file name.
-        Unavailable: there is none, or it is a folder.
+        Unavailable: there is none, or it is a folder. Corrupt: it is an empty file.
     """
     file = _named(path)
     if not file.exists():
         raise Unavailable(
             f"there is no store {os.fspath(path)}; give the file that --store, or store= in Python, has named"
         )
+    if not file.stat().st_size:
+        raise _empty(file)
     return file
+
+
+def _empty(file: Path) -> Corrupt:
+    return Corrupt(f"{file} is an empty file, not a store; give the name of a store")
 
 
 def _named(path: str | os.PathLike[str]) -> Path:
@@ -270,7 +276,7 @@ def open_reader(file: Path) -> apsw.Connection:
             db.set_busy_timeout(BUSY_MS)
             version = _version(file, db)
             if version == 0:
-                raise Corrupt(f"{file} is an empty file, not a store; give the name of a store")
+                raise _empty(file)
             if version < schema.VERSION:
                 raise Unavailable(f"store {file} was written by an older callboard; run with it once to bring it up")
         return db
@@ -311,6 +317,8 @@ def _version(file: Path, db: apsw.Connection) -> int:
     tables = db.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]
     if application != schema.APPLICATION_ID and (application or version or tables):
         raise Corrupt(f"{file} is another program's database, not a store; give the store another name")
+    if version < 0 or (application and not version):
+        raise Corrupt(f"store {file} has schema {version}, which no callboard writes: restore it from a copy")
     if version > schema.VERSION:
         raise NewerSchema(
             f"store {file} has schema {version}, this callboard knows {schema.VERSION}; use the callboard that wrote it"

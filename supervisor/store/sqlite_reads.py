@@ -204,6 +204,13 @@ class Reads:
         except apsw.Error as error:
             raise store_error(self._path, error) from error
 
+    def damaged(self, error: Corrupt) -> Corrupt:
+        """The error of a row that cannot be read, with the file that it stands in."""
+        said, file = str(error), str(self._path)
+        if file in said:
+            return error
+        return Corrupt(f"store {file} is damaged: {said}; `callboard store check` names all of it, a copy restores it")
+
 
 def _agent(body: bytes) -> AgentRow:
     row: AgentRow = _decoded(codec.AGENT, body, "an agent's row")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -160,6 +161,55 @@ def test_a_store_that_is_not_there_is_told_alike(
         assert main(filled if argv[0] != "run" else [*filled, "x"]) == 3
         assert told in capfd.readouterr().err
     assert list(tmp_path.iterdir()) == [file]
+
+
+ALIKE = [
+    ("show", "{}"),
+    ("show", "{}", "a"),
+    ("send", "{}", "a", "x"),
+    ("steer", "{}", "a", "x"),
+    ("store", "check", "{}"),
+    ("store", "export", "{}", "a"),
+    ("run", "FILE", "--store", "{}", "--resume", "x"),
+]
+HARMS = {
+    "empty": "is an empty file, not a store",
+    "negative": "has schema -1, which no callboard writes: restore it from a copy",
+    "nothing": "has schema 0, which no callboard writes: restore it from a copy",
+    "newer": "this callboard knows",
+    "row": "is damaged: an agent's row",
+}
+
+
+async def lived(store: Path) -> None:
+    """Make a store with an agent that has answered."""
+    async with open_supervisor(model=Script({"a": ["one"]}), store=store) as sup:
+        await sup.run(spec, "go")
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_what_is_no_store_any_more_is_told_alike(harm: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Every command ends with 3, the same words and the name of the file, and changes nothing of it."""
+    file, store = tmp_path / "one.py", tmp_path / "agents.db"
+    file.write_text("from actors import Agent, Script\nagent = Agent('a', 'x')\nmodel = Script({'a': ['ok']})\n")
+    if harm == "empty":
+        store.touch()
+    else:
+        trio.run(lived, store)
+        with contextlib.closing(apsw.Connection(str(store))) as db:
+            if harm == "row":
+                db.execute("UPDATE agents SET body = CAST('{\"broken\": 1}' AS BLOB)")
+            else:
+                db.pragma("user_version", {"negative": -1, "nothing": 0, "newer": 99}[harm])
+    before = store.read_bytes()
+    for argv in ALIKE:
+        if harm == "row" and argv[0] in ("run", "store"):  # a check goes on, and names each
+            continue
+        filled = [part.replace("{}", str(store)).replace("FILE", str(file)) for part in argv]
+        assert main(filled) == 3, argv
+        said = capfd.readouterr().err
+        assert (HARMS[harm] in said, store.name in said) == (True, True), (argv, said)
+        assert store.read_bytes() == before, argv
 
 
 @pytest.mark.parametrize(
