@@ -28,7 +28,7 @@ from .sqlite_file import (
 )
 from .sqlite_machine import boot_seconds, new_holder
 from .sqlite_owners import Look, cross, found, release, renew, take
-from .sqlite_reads import Reads
+from .sqlite_reads import Reads, damaged
 from .sqlite_thread import Thread
 from .sqlite_turn import Turnstile
 from .sqlite_writer import Writer
@@ -178,7 +178,7 @@ class SqliteReader:
             await trio.lowlevel.checkpoint()
             return read()
         except Corrupt as error:
-            raise self._reads.damaged(error) from None
+            raise damaged(self._reads.path, error) from None
 
     def _check_open(self) -> None:
         if self._closed:

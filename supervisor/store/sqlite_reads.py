@@ -62,7 +62,7 @@ class Reads:
     """The read connection. Used by one thread at a time; every method is one read transaction."""
 
     def __init__(self, path: str, db: apsw.Connection) -> None:
-        self._path = path
+        self.path = path
         self._db = db
         name: str = self._rows(("SELECT value FROM meta WHERE key = 'store_id'", ()))[0][0][0]
         device, number = identity_of(db.filename) or (0, 0)
@@ -181,7 +181,7 @@ class Reads:
         try:
             version: int = self._db.pragma("data_version")
         except apsw.Error as error:
-            raise store_error(self._path, error) from error
+            raise store_error(self.path, error) from error
         return version
 
     def close(self) -> None:
@@ -202,14 +202,14 @@ class Reads:
             finally:
                 db.execute("COMMIT")
         except apsw.Error as error:
-            raise store_error(self._path, error) from error
+            raise store_error(self.path, error) from error
 
-    def damaged(self, error: Corrupt) -> Corrupt:
-        """The error of a row that cannot be read, with the file that it stands in."""
-        said, file = str(error), str(self._path)
-        if file in said:
-            return error
-        return Corrupt(f"store {file} is damaged: {said}; `callboard store check` names all of it, a copy restores it")
+
+def damaged(file: str, error: Corrupt) -> Corrupt:
+    """The error of a row that cannot be read, with the file that it stands in."""
+    if file in str(error):
+        return error
+    return Corrupt(f"store {file} is damaged: {error}; `callboard store check` names all of it, a copy restores it")
 
 
 def _agent(body: bytes) -> AgentRow:
