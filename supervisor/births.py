@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from actors.changes import AgentRow, Enqueue, Intake, Put, Shut
 from actors.content import Pinned, Trust, least
 from actors.happenings import AgentStarted
-from actors.ids import AgentId, MessageId, tree_of
+from actors.ids import AgentId, tree_of
 from actors.messages import Envelope, Lane
 
 from .budgets import write_budget
 from .staging import Birth
+from .starting import task_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +80,3 @@ def trust_of(parts: Parts, path: str) -> Trust:
         return Trust.TRUSTED
     row = actor.row if actor.loop is None else actor.loop.row
     return least(row.trust, parts.frames.heard(parts.own_frame()))
-
-
-def task_message(path: AgentId) -> MessageId:
-    """The id of an agent's first task: made of its path, so that its report is found again."""
-    return MessageId(f"t-{path}")

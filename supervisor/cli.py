@@ -22,6 +22,7 @@ from . import cli_exit as codes
 from .cli_demo import demo_arguments
 from .cli_load import Program, load, own_traceback
 from .cli_options import EPILOG, Common, Parser, add_common, common_of, resume_command
+from .cli_output import Unread, to_output
 from .cli_run import Ending, carry_out
 from .cli_send import add_message, message_of, send
 from .cli_store import add_store, store_command
@@ -51,13 +52,13 @@ def main(argv: Sequence[str]) -> int:
         return _dispatch(argv)
     except SystemExit as stop:  # argparse: help and usage errors
         return stop.code if isinstance(stop.code, int) else codes.USAGE
-    except BrokenPipeError:  # the reader of our output has gone; nobody is left to be told
-        return codes.FAILED
     except BaseException as error:  # noqa: BLE001, ASYNC103 - the one place where errors become words and codes
         return _explain(codes.only(error))  # noqa: ASYNC104 - likewise
 
 
 def _explain(error: BaseException) -> int:
+    if isinstance(error, Unread):
+        return codes.UNREAD
     if isinstance(error, CallboardError):
         _say(f"callboard: {error}")
     elif isinstance(error, KeyboardInterrupt):
@@ -138,7 +139,11 @@ def _run(rest: Sequence[str], argv: Sequence[str]) -> int:
         except argparse.ArgumentError as error:
             raise UsageError(f"{program.path}: arguments(parser) adds what every run has already: {error}") from error
     if program.main is None:
-        parser.add_argument("task", metavar="TASK", help=f"what {program.path} is asked")
+        told = f"what {program.path} is asked; not needed with --resume"
+        if found.resume or found.resume_path is not None:
+            parser.add_argument("task", metavar="TASK", nargs="?", help=told)
+            return _perform(program, parser.parse_intermixed_args(rest), argv)  # TASK may stand behind options, or not
+        parser.add_argument("task", metavar="TASK", help=told)
     return _perform(program, parser.parse_args(rest), argv)
 
 
@@ -214,8 +219,8 @@ def _print_text(text: str, *, pretty: bool) -> None:
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
+    with to_output():
+        sys.stdout.write(text + "\n")
 
 
 def json_report(report: Report) -> str:

@@ -30,17 +30,19 @@ ABORTED: Final = 5
 PARKED: Final = 6
 UNHEARD: Final = 7
 INTERRUPTED: Final = 130
+UNREAD: Final = 141
 
 MEANINGS: Final = {
     DONE: "done",
     FAILED: "failed; of `store check`: it has found something",
     USAGE: "usage: the command line, FILE.py, or a path that the store does not have",
-    ENVIRONMENT: "environment: a key, a module or the store is missing, or cannot be used",
+    ENVIRONMENT: "environment: a key, a module, the store or the output is missing, or cannot be used",
     EXHAUSTED: "exhausted: a budget, also where it parks the run",
     ABORTED: "aborted, killed or closed",
     PARKED: "parked: it waits for a person, who approves, answers, or ends a pause",
     UNHEARD: "no report yet when the seconds of `--wait` are over",
     INTERRUPTED: "interrupted, by Ctrl-C or SIGTERM",
+    UNREAD: "nobody reads the output any more, as behind `head`",
 }
 """What each exit code says: the table of `--help` and of the README."""
 

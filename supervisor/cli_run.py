@@ -18,11 +18,13 @@ import trio
 
 from actors.errors import UsageError
 from actors.happenings import AgentStarted
+from actors.ids import AgentId
 from actors.reports import Report
 
 from . import open_supervisor
 from .cli_ask import ask_on_terminal, can_ask
 from .cli_exit import INTERRUPTED
+from .starting import task_message
 
 if TYPE_CHECKING:
     import argparse
@@ -150,7 +152,7 @@ async def carry_out(program: Program, args: argparse.Namespace, common: Common, 
                         if program.main is None and not common.json and can_ask():
                             signals.start_soon(ask_on_terminal, sup, screen)  # noqa: ASYNC111 - the nursery ends before what it uses
                         with stop.work:
-                            report = await _ask(program, sup, args)
+                            report = await _ask(program, sup, args, run.root)
                     signals.cancel_scope.cancel()
         finally:
             with trio.move_on_after(DRAIN_S, shield=True):
@@ -237,11 +239,22 @@ def _listed(rows: Sequence[AgentRow]) -> str:
     return ", ".join(f"{row.agent} ({row.key})" for row in rows[:8]) + (", …" if len(rows) > 8 else "")
 
 
-async def _ask(program: Program, sup: Supervisor, args: argparse.Namespace) -> Report | None:
+async def _ask(program: Program, sup: Supervisor, args: argparse.Namespace, root: str | None) -> Report | None:
+    """What the file does. `root`: path of the run that is gone on with; its key is enough, its task is in the store."""
     if program.main is not None:
         report = await program.main(sup, args)
         if report is not None and not isinstance(report, Report):
             raise UsageError(f"{program.path}: main returns a Report or None; got {report!r}")
         return report
     assert program.agent is not None
-    return await sup.run(program.agent, args.task, key=args.key)
+    if root is None:
+        return await sup.run(program.agent, args.task, key=args.key)
+    if args.task is None:
+        await sup.find(root)
+        return await (await sup.receipt(task_message(AgentId(root)))).wait_report()
+    try:
+        return await sup.run(program.agent, args.task, key=args.key)
+    except UsageError as error:
+        if type(error) is not UsageError:
+            raise
+        raise UsageError(f"{root} goes on with the TASK that it has; leave TASK out ({error})") from error

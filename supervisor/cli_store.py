@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -15,6 +15,7 @@ from actors.ids import AgentId
 from actors.transcript import SummaryRecord
 
 from . import cli_exit as codes
+from .cli_output import Unwritten, to_output
 from .numbered import numbered
 from .show_markdown import json_head, json_record, markdown_head, markdown_record
 from .store.audit import RULES
@@ -59,7 +60,8 @@ def store_command(args: argparse.Namespace) -> int:
         UnknownPath: no such agent. StoreError: no such file, it is no store, or cannot be read.
     """
     if args.verb == "check":
-        return _check(args.store)
+        with to_output():
+            return _check(args.store)
     with _written(args.output) as file:
         trio.run(_export, args, file)
     return codes.DONE
@@ -101,17 +103,21 @@ def _check(store: str) -> int:
 def _written(output: str | None) -> Iterator[TextIO]:
     """Where it goes; a file is written whole, or is not there."""
     if output is None:
-        yield sys.stdout
+        with to_output():
+            yield sys.stdout
         return
     part = Path(f"{output}.part")
+    if not part.parent.is_dir():
+        raise UsageError(f"{output} cannot be written: there is no folder {part.parent}; make it first")
     try:
         with part.open("w", encoding="utf-8", errors="replace") as file:
             yield file
         part.replace(output)
     except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error}") from error
+        raise Unwritten(f"{output} cannot be written: {error.strerror or error}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # on a disk that cannot be written there is none
+            part.unlink(missing_ok=True)
 
 
 async def _export(args: argparse.Namespace, file: TextIO) -> None:

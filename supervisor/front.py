@@ -15,12 +15,11 @@ from actors.ids import AgentId, MessageId, tree_of
 from actors.parking import BUDGET
 from actors.ref import AgentRef
 
-from .births import task_message
 from .budgets import grant_row
 from .letters import Letters
 from .remote import Remote
 from .roster import TOP
-from .starting import Start
+from .starting import Start, task_message
 from .waking import take, wake, wake_tree
 
 if TYPE_CHECKING:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 from rich.console import Console
+from rich.text import Text
 
 from actors.errors import Unavailable, UnknownPath
 from actors.ids import AgentId, tree_of, turn_id
 
+from .cli_output import to_output
 from .numbered import numbered
 from .screen_layout import ASCII, UNICODE
 from .show_lines import State, agent_lines, state_of, tree_lines
@@ -18,8 +20,6 @@ from .store.leases import described
 from .stores import open_reader
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
     from actors.changes import AgentRow
     from actors.messages import Outcome
 
@@ -52,14 +52,16 @@ def show(store: str, path: str | None, *, whole: bool) -> int:
     glyphs = ASCII if console.options.ascii_only else UNICODE
     if path is None:
         rows, owner = trio.run(_tree, store)
+        lines = tree_lines(rows, width, limit or EVERYTHING, owner=owner, glyphs=glyphs)
         if not rows:
-            console.print("the store holds no agents yet")
-            return 0
-        for line in tree_lines(rows, width, limit or EVERYTHING, owner=owner, glyphs=glyphs):
+            lines = [Text("the store holds no agents yet")]
+    else:
+        lines = trio.run(_agent, store, path, width, limit)
+    with console.capture() as captured:
+        for line in lines:
             console.print(line)
-        return 0
-    for line in trio.run(_agent, store, path, width, limit):
-        console.print(line)
+    with to_output():
+        sys.stdout.write(captured.get())
     return 0
 
 

@@ -63,3 +63,8 @@ class Started:
 
     path: AgentId
     message: MessageId | None
+
+
+def task_message(path: AgentId) -> MessageId:
+    """The id of an agent's first task: made of its path, so that its report is found again."""
+    return MessageId(f"t-{path}")

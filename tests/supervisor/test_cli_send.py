@@ -140,6 +140,28 @@ def test_a_file_that_is_no_store_is_left_alone_by_send(
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
+def test_a_run_is_resumed_without_its_task(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`--resume` takes a run up by its key: TASK may be left out, and another one is told to be left out."""
+    store, file = str(tmp_path / "x.db"), tmp_path / "one.py"
+    steps = "['first', 'second']"
+    file.write_text(
+        f"from actors import Agent, Script\nagent = Agent('one', 'x')\nmodel = Script({{'one': {steps}}})\n"
+    )
+    run = ["run", str(file), "--store", store]
+    assert main(run) == 2
+    assert "required: TASK" in capfd.readouterr().err
+    assert main([*run, "Go."]) == 0
+    assert capfd.readouterr().out == "first\n"
+    assert main(["send", store, "one", "more"]) == 0
+    capfd.readouterr()
+    assert main([*run, "--resume"]) == 0
+    assert capfd.readouterr().out == "first\n", "the report of its task, whatever it was asked since"
+    assert main([*run, "--resume", "Go."]) == 0
+    assert main([*run, "--resume", "Come."]) == 2
+    assert "callboard: one goes on with the TASK that it has; leave TASK out" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     "argv",
     [

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -171,6 +174,47 @@ def test_an_export_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixt
     code, _, err = ran(capsys, "store", "export", file, "nobody")
     assert (code, "no agent nobody" in err) == (2, True)
     assert ran(capsys, "store", "export", file, "lead", "--output", str(tmp_path / "no" / "x"))[0] == 2
+
+
+def test_an_export_to_a_read_only_disk_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line and 3, also where the half-written file cannot be removed; a missing folder is named as the folder."""
+    file = trio.run(made, tmp_path, clock=MockClock(autojump_threshold=0))
+    code, _, err = ran(capsys, "store", "export", file, "lead", "--output", str(tmp_path / "no" / "x"))
+    assert (code, err) == (
+        2,
+        f"callboard: {tmp_path}/no/x cannot be written: there is no folder {tmp_path}/no; make it first\n",
+    )
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    code, _, err = ran(capsys, "store", "export", file, "lead", "--output", "x")
+    assert (code, err) == (3, "callboard: x cannot be written: Read-only file system\n")
+
+
+@pytest.mark.parametrize("argv", [("show",), ("show", "lead"), ("store", "export", "lead"), ("store", "check")])
+def test_output_that_cannot_be_written_or_is_not_read_is_no_traceback(
+    argv: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A full disk ends with 3 and one line; a reader that has gone, as `head` does, with 141 and no word."""
+    file = trio.run(made, tmp_path, clock=MockClock(autojump_threshold=0))
+    at = 2 if argv[0] == "store" else 1
+    filled = [*argv[:at], file, *argv[at:]]
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "w") as unread:  # noqa: PTH123 - a pipe has no path
+        monkeypatch.setattr(sys, "stdout", unread)
+        assert cli.main(filled) == 141
+    assert capsys.readouterr().err == ""
+    if Path("/dev/full").exists():
+        with Path("/dev/full").open("w") as full:
+            monkeypatch.setattr(sys, "stdout", full)
+            assert cli.main(filled) == 3
+        assert capsys.readouterr().err == "callboard: standard output cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize("verb", ["", "check", "export"])
