@@ -27,7 +27,7 @@ from .cli_run import Ending, carry_out
 from .cli_send import add_message, message_of, send
 from .cli_store import add_store, store_command
 from .screen_live import LiveScreen, Screen, json_screen, plain_screen
-from .show import show
+from .show import show, show_json
 from .stores import existing_store
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ def _dispatch(argv: Sequence[str]) -> int:
     shown = commands.add_parser("show", help="look into a store, also while it is in use")
     shown.add_argument("store", metavar="STORE", help="the file that --store named")
     shown.add_argument("path", metavar="PATH", nargs="?", help="one agent, such as lead/reviewer#2; else the tree")
+    shown.add_argument("--json", action="store_true", help="an object for each agent, one a line; README.md lists them")
     shown.add_argument("--all", action="store_true", help="everything, however many lines")
     add_message(commands.add_parser("send", help="send a message to an agent of a store"), steers=False)
     add_message(commands.add_parser("steer", help="the same, joining its run at the next boundary"), steers=True)
@@ -99,6 +100,8 @@ def _dispatch(argv: Sequence[str]) -> int:
         case "run":
             return _run(argv[1:], argv)
         case "show":
+            if args.json:
+                return show_json(args.store, args.path)
             return show(args.store, args.path, whole=args.all)
         case "store":
             return store_command(args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import textwrap
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import attrs
@@ -17,14 +18,19 @@ from .cli_exit import MEANINGS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_CODES: Final = "\n".join(f"  {code:<4}{meaning}" for code, meaning in MEANINGS.items())
+_CODES: Final = "\n".join(
+    textwrap.fill(meaning, 79, initial_indent=f"  {code:<4}", subsequent_indent=" " * 6)
+    for code, meaning in MEANINGS.items()
+)
 EPILOG: Final = f"""\
 exit codes:
 {_CODES}
 
-FILE.py exports `async def main(sup, args) -> Report | None`, or an agent named `agent`, which is asked TASK. It may
-export `def arguments(parser)` for options of its own, `model` (used without --model) and `agents` (whom a stored run
-is brought back with); these two may be functions of args. Options of FILE.py stand behind it.
+FILE.py exports `async def main(sup, args) -> Report | None`, or an agent named
+`agent`, which is asked TASK; a run that is resumed has its TASK already. It may
+export `def arguments(parser)` for options of its own, `model` (used without
+--model) and `agents` (whom a stored run is brought back with); these two may be
+functions of args. Options of FILE.py stand behind it.
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -10,25 +11,23 @@ from rich.console import Console
 from rich.text import Text
 
 from actors.errors import Unavailable, UnknownPath
-from actors.ids import AgentId, tree_of, turn_id
+from actors.ids import AgentId, tree_of
 
+from . import cli_exit as codes
 from .cli_output import to_output
 from .numbered import numbered
 from .screen_layout import ASCII, UNICODE
-from .show_lines import State, agent_lines, state_of, tree_lines
-from .store.leases import described
+from .screen_words import plural
+from .show_lines import agent_lines, owed_lines, state_of, tree_lines
+from .show_tree import last_of, queued_at, see, see_json
 from .stores import open_reader
 
 if TYPE_CHECKING:
-    from actors.changes import AgentRow
-    from actors.messages import Outcome
-
     from .store.base import Reader
 
-PIPED_WIDTH: Final = 120
+PIPED_WIDTH: Final = 80
 PIPED_LINES: Final = 120
 EVERYTHING: Final = 1_000_000
-ROOTS_MAX: Final = 1_000
 
 
 def show(store: str, path: str | None, *, whole: bool) -> int:
@@ -40,20 +39,24 @@ def show(store: str, path: str | None, *, whole: bool) -> int:
         whole: everything, not what fits one screen.
 
     Returns:
-        The exit code 0; what is wrong is raised.
+        The exit code: 0, or that of a damaged store, where agents are missing from the trees.
 
     Raises:
         UnknownPath: no such agent. StoreError: no such file, it is no store, or cannot be read.
     """
     console = Console(soft_wrap=True, highlight=False)
     screen = sys.stdout.isatty()
-    width = console.width if screen else PIPED_WIDTH
+    width = console.width if screen else _piped_width()
     limit = None if whole else console.height - 1 if screen else PIPED_LINES
-    glyphs = ASCII if console.options.ascii_only else UNICODE
+    lost = 0
     if path is None:
-        rows, owner = trio.run(_tree, store)
-        lines = tree_lines(rows, width, limit or EVERYTHING, owner=owner, glyphs=glyphs)
-        if not rows:
+        seen = trio.run(see, store)
+        lost = seen.lost
+        glyphs = ASCII if console.options.ascii_only else UNICODE
+        owed = owed_lines(seen.owing, seen.waiting, store, width)
+        room = max(1, (limit or EVERYTHING) - len(owed))
+        lines = [*tree_lines(seen.rows, width, room, owner=", ".join(seen.owners), glyphs=glyphs), *owed]
+        if not seen.rows:
             lines = [Text("the store holds no agents yet")]
     else:
         lines = trio.run(_agent, store, path, width, limit)
@@ -62,30 +65,23 @@ def show(store: str, path: str | None, *, whole: bool) -> int:
             console.print(line)
     with to_output():
         sys.stdout.write(captured.get())
-    return 0
+    if lost:
+        what = f"{plural(lost, 'agent')} of {store} cannot be found by path"
+        sys.stderr.write(f"callboard: {what}: it is damaged\n  callboard store check {store} says where\n")
+    return codes.ENVIRONMENT if lost else codes.DONE
 
 
-async def _tree(store: str) -> tuple[list[tuple[AgentRow, State]], str]:
-    """The rows of all trees, and by which processes they are run."""
-    found: list[tuple[AgentRow, State]] = []
-    owners: dict[str, None] = {}
-    async with open_reader(store) as reader:
-        for root in await reader.roots(limit=ROOTS_MAX):
-            tree = tree_of(root.agent)
-            lease = await reader.lease(tree)
-            if lease is not None:
-                owners[described(lease.holder)] = None
-            found += [
-                (row, state_of(row, await _last(reader, row), owned=lease is not None))
-                for row in await reader.tree_rows(tree)
-            ]
-    return found, ", ".join(owners)
+def show_json(store: str, path: str | None) -> int:
+    """Print an object for each agent of a store, one a line. Args, Returns and Raises: as `show`."""
+    lines = trio.run(see_json, store, None if path is None else AgentId(path.strip("/")))
+    with to_output():
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return codes.DONE
 
 
-async def _last(reader: Reader, row: AgentRow) -> Outcome | None:
-    ended = row.turns if row.open is None else row.turns - 1
-    found = await reader.outcome(turn_id(row.agent, ended)) if ended > 0 else None
-    return None if found is None else found.outcome
+def _piped_width() -> int:
+    told = os.environ.get("COLUMNS", "")
+    return int(told) if told.isdecimal() and int(told) > 0 else PIPED_WIDTH
 
 
 async def _agent(store: str, path: str, width: int, limit: int | None) -> list[Text]:
@@ -100,7 +96,10 @@ async def _agent(store: str, path: str, width: int, limit: int | None) -> list[T
             stored,
             records,
             state=state_of(
-                stored.row, await _last(reader, stored.row), owned=await reader.lease(tree_of(agent)) is not None
+                stored.row,
+                await last_of(reader, stored.row),
+                owned=await reader.lease(tree_of(agent)) is not None,
+                waiting=queued_at(stored),
             ),
             kv=await reader.kv(agent, "agent"),
             children=len(await reader.children(agent)),

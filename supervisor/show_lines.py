@@ -109,19 +109,47 @@ def _node(row: AgentRow, state: State, parent: Node | None, place: int) -> Node:
     )
 
 
-def state_of(row: AgentRow, last: Outcome | None, *, owned: bool) -> State:
+def owed_lines(owing: int, waiting: int, store: str, width: int) -> list[Text]:
+    """What a store owes that nobody goes on with, and what to type; nothing where it owes nothing.
+
+    Args:
+        owing: agents with work in trees that nobody runs.
+        waiting: messages that wait at these.
+        store: its file.
+        width: cells of a line.
+    """
+    if not owing:
+        return []
+    waits = f", {plural(waiting, 'message')} {'waits' if waiting == 1 else 'wait'}" if waiting else ""
+    owes = f"{plural(owing, 'agent')} {'owes' if owing == 1 else 'owe'} work{waits}, and no process goes on:"
+    typed = f"  callboard run FILE.py --store {clean(store)} --resume"
+    return [Text(crop(line, width), style="yellow") for line in (owes, typed, "  or in Python: sup.resume()")]
+
+
+def state_of(row: AgentRow, last: Outcome | None, *, owned: bool, waiting: int = 0) -> State:
     """How a stored agent looks, and why, as far as the store tells.
 
     Args:
         row: as its loop wrote it last.
         last: how its last turn ended, or None.
         owned: a process has the store open, so that an open turn is under way and not cut off.
+        waiting: how many messages it has yet to read.
     """
+    look, doing = _state_of(row, last, owned=owned)
+    if not waiting:
+        return look, doing
+    waits = f"{plural(waiting, 'message')} {'waits' if waiting == 1 else 'wait'}"
+    if look in {Look.STILL, Look.BUSY}:
+        return look, f"{doing}; {waits}"
+    return Look.WAITING, f"{waits}; {doing}" if doing else waits
+
+
+def _state_of(row: AgentRow, last: Outcome | None, *, owned: bool) -> State:
     if row.suspended is not None:
         return Look.STILL, suspended(row.suspended)
     if row.open is not None:
         where = f"in turn {row.open.number}, step {row.open.step}"
-        return (Look.BUSY, where) if owned else (Look.STILL, f"cut off {where}")
+        return (Look.BUSY, where) if owned else (Look.STILL, f"{'left' if row.open.left else 'cut off'} {where}")
     if row.owes:
         return Look.WAITING, "owes work"
     if last is None:

@@ -71,6 +71,17 @@ def check_store_file(
     return check_file(existing(_file_name(store)), told)
 
 
+def agents_in(store: str | os.PathLike[str]) -> int:
+    """How many agents a store holds, whatever they are called.
+
+    Raises:
+        StoreError: there is none, or it cannot be read.
+    """
+    from .store.sqlite_file import count_agents, existing  # noqa: PLC0415 - as above
+
+    return count_agents(existing(_file_name(store)))
+
+
 def existing_store(store: str | os.PathLike[str]) -> None:
     """Refuse a store that is not there, for those who would make it by opening it.
 

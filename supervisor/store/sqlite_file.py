@@ -296,6 +296,14 @@ def _read_only(file: Path) -> apsw.Connection:
     return apsw.Connection(address, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
+def count_agents(file: Path) -> int:
+    """How many agents a store holds. Raises: as `open_reader`."""
+    db = open_reader(file)
+    with contextlib.closing(db), _errors_told(file):
+        count: int = db.execute("SELECT count(*) FROM agents").get
+    return count
+
+
 def _make_private(file: Path) -> None:
     """Make the file, if it is not there, for its user only, and its name durable; SQLite's others inherit its mode."""
     try:

@@ -92,7 +92,8 @@ def test_the_help_and_the_readme_list_the_same_exit_codes() -> None:
     readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
     for code, meaning in MEANINGS.items():
         assert f"| {code} | {meaning} |\n" in readme
-        assert f"  {code:<4}{meaning}\n" in EPILOG
+        assert f" {code} {meaning} " in " ".join(EPILOG.split())
+    assert max(map(len, EPILOG.splitlines())) <= 80
 
 
 def test_plain_and_json_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:

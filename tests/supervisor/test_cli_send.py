@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,10 +51,27 @@ async def test_sup_6_a_message_that_nobody_runs_waits_for_the_next_run(
     async with open_supervisor(model=Script({"a": ["one"]}), store=store) as sup:
         await sup.run(spec, "go")
     assert await command("send", store, "a", "more") == 0
-    assert "no process runs this tree now" in capfd.readouterr().err
+    err = capfd.readouterr().err
+    assert "no process runs this tree now" in err
+    assert max(map(len, err.splitlines())) <= 80
+    assert await command("show", store) == 0
+    first, *_, owes, typed, python = capfd.readouterr().out.splitlines()
+    assert "1 message waits; one" in first
+    assert owes == "1 agent owes work, 1 message waits, and no process goes on:"
+    assert typed.startswith("  callboard run FILE.py --store ")
+    assert python == "  or in Python: sup.resume()"
+    assert await command("show", store, "--json") == 0
+    (shown,) = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert (shown["path"], shown["state"], shown["owes"], shown["waiting"]) == ("a", "running", True, 1)
+    assert (shown["last"], shown["owner"], shown["tokens"] > 0, shown["cost"]) == ("done", None, True, "0")
+    assert await command("show", store, "a", "--json") == 0
+    assert json.loads(capfd.readouterr().out) == shown
+    assert await command("show", store, "b", "--json") == 2
     async with open_supervisor(model=Script({"a": ["one", "two"]}), store=store, agents=[spec]) as sup:
         (ref,) = await sup.resume()
         assert (await ref.wait_report()).text == "two"
+    assert await command("show", store) == 0
+    assert len(capfd.readouterr().out.splitlines()) == 2, "it owes nothing any more"
 
 
 async def test_con_7_a_steer_from_another_process_interrupts(tmp_path: Path) -> None:

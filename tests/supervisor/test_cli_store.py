@@ -98,6 +98,28 @@ def test_what_a_check_names_is_explained_and_listed() -> None:
     assert re.findall(r"^\| ([A-Z0-9][A-Z0-9-]*) \| (.*) \|$", table, re.MULTILINE) == list(RULES.items())
 
 
+def test_an_agent_that_a_damaged_store_hides_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`show` counts what it lists, also where a path is no text and where that agent owes work, and ends with 3."""
+    file = trio.run(made, tmp_path, clock=MockClock(autojump_threshold=0))
+    assert ran(capsys, "show", file)[::2] == (0, "")
+    db = apsw.Connection(file)
+    db.execute("UPDATE agents SET agent = CAST(agent || x'ff' AS TEXT), owes = 1")
+    db.close()
+    code, _, err = ran(capsys, "show", file)
+    assert (code, f"callboard: 1 agent of {file} cannot be found by path: it is damaged\n" in err) == (3, True)
+
+
+@pytest.mark.parametrize(("told", "width"), [("", 80), ("60", 60), ("wide", 80)])
+def test_what_is_piped_is_as_wide_as_columns_says(
+    told: str, width: int, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """80 columns where nothing is said."""
+    file = trio.run(made, tmp_path, clock=MockClock(autojump_threshold=0))
+    monkeypatch.setenv("COLUMNS", told)
+    _, out, _ = ran(capsys, "show", file, "lead")
+    assert max(len(line) for line in out.splitlines()) == width
+
+
 def test_a_row_that_cannot_be_read_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No words of a codec; and who waits for such an agent hears what helps."""
     file = trio.run(made, tmp_path, clock=MockClock(autojump_threshold=0))

@@ -25,7 +25,7 @@ from actors.transcript import (
 )
 from actors.usage import Amounts, Usage
 from supervisor.screen_nodes import Look
-from supervisor.show_lines import State, agent_lines, state_of, tree_lines
+from supervisor.show_lines import State, agent_lines, owed_lines, state_of, tree_lines
 from supervisor.store.base import StoredAgent
 
 LEAD = AgentId("lead")
@@ -108,6 +108,19 @@ def test_an_open_turn_that_nobody_owns_was_cut_off() -> None:
     rows: list[tuple[AgentRow, Outcome | None]] = [(row("lead", open=OpenTurn(2, 1, step=3)), None)]
     assert tree_lines(states(rows, owned=False), 80, 9)[0].plain.rstrip().endswith("cut off in turn 2, step 3")
     assert tree_lines(states(rows), 80, 9, owner="process 7 (x)")[-1].plain.endswith("in use by process 7 (x)")
+    rows = [(row("lead", open=OpenTurn(2, 1, step=3, left=True)), None)]
+    assert tree_lines(states(rows, owned=False), 80, 9)[0].plain.rstrip().endswith(" left in turn 2, step 3")
+
+
+def test_messages_that_wait_are_told_of_each_agent() -> None:
+    """What is over waits again; who works or stands still says so first."""
+    assert state_of(row("a"), ended("a"), owned=False, waiting=2) == (Look.WAITING, "2 messages wait")
+    assert state_of(row("a", suspended="paused"), None, owned=True, waiting=1) == (
+        Look.STILL,
+        "paused; 1 message waits",
+    )
+    assert owed_lines(0, 0, "x.db", 80) == []
+    assert owed_lines(2, 0, "x.db", 80)[0].plain == "2 agents owe work, and no process goes on:"
 
 
 def test_a_large_tree_fits_the_screen() -> None:
