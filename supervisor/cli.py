@@ -77,7 +77,7 @@ def _say(text: str) -> None:
 def _dispatch(argv: Sequence[str]) -> int:
     parser = Parser(
         prog="callboard",
-        description="A supervisor for trees of agents: run them, watch them, look into what they left.",
+        description="A supervisor for trees of agents: run them, watch them, look what they left.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

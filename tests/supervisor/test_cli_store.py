@@ -239,12 +239,16 @@ def test_output_that_cannot_be_written_or_is_not_read_is_no_traceback(
         assert capsys.readouterr().err == "callboard: standard output cannot be written: No space left on device\n"
 
 
-@pytest.mark.parametrize("verb", ["", "check", "export"])
+@pytest.mark.parametrize(
+    "argv",
+    [(), ("run",), ("show",), ("send",), ("steer",), ("demo",), ("store",), ("store", "check"), ("store", "export")],
+    ids=" ".join,
+)
 def test_help_fits_eighty_columns(
-    verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    argv: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a person reads first is no wider than a terminal."""
     monkeypatch.setenv("COLUMNS", "80")
-    code, out, _ = ran(capsys, "store", *filter(None, [verb]), "--help")
+    code, out, _ = ran(capsys, *argv, "--help")
     assert code == 0
     assert max(len(line) for line in out.splitlines()) <= 80
