@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
         with suppress(AttributeError):
             stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # a replaced stream may lack it
     try:
-        return _dispatch(argv)
+        return _dispatch(list(argv))
     except SystemExit as stop:  # argparse: help and usage errors
         return stop.code if isinstance(stop.code, int) else codes.USAGE
     except BaseException as error:  # noqa: BLE001, ASYNC103 - the one place where errors become words and codes
