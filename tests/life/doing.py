@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from actors.changes import CallRow, CallState, Enqueue, Put
+from actors.changes import AgentRow, CallRow, CallState, Enqueue, Put
+from actors.ids import turn_id
 from actors.messages import Envelope, Purpose, Verdict
 from actors.transcript import ResponseRecord, ResultRecord, ResultStatus
 from tests.life.world import EFFECTS
@@ -59,6 +60,7 @@ def _told(world: World) -> tuple[dict[str, _Call], dict[tuple[str, int], list[in
     """The calls of the history; where turns were aborted, by the turn and the process that did it; wrong decisions."""
     calls: dict[str, _Call] = defaultdict(_Call)
     aborts: dict[tuple[str, int], list[int]] = defaultdict(list)
+    turns: dict[str, int] = {}
     wrong = []
     for at, one in enumerate(world.history.applied):
         for op in one.set.operations:
@@ -69,6 +71,11 @@ def _told(world: World) -> tuple[dict[str, _Call], dict[tuple[str, int], list[in
                         calls[row.call].started.append(at)
                     if row.asking is not None:
                         calls[row.call].arguments = row.asking.arguments
+                case Put(row=AgentRow() as row):
+                    if row.turns < turns.get(row.agent, 0):  # of a turn that was for a compaction only: given back
+                        gone = turn_id(row.agent, row.turns + 1)
+                        aborts = defaultdict(list, {key: places for key, places in aborts.items() if key[0] != gone})
+                    turns[row.agent] = row.turns
                 case Enqueue(envelope=envelope) if envelope.purpose is Purpose.DECISION:
                     wrong += _decided(calls[str(envelope.target)], envelope, at)
                 case Enqueue(envelope=envelope) if envelope.purpose is Purpose.ABORT:
