@@ -53,7 +53,7 @@ def show(store: str, path: str | None, *, whole: bool) -> int:
         seen = trio.run(see, store)
         lost = seen.lost
         glyphs = ASCII if console.options.ascii_only else UNICODE
-        owed = owed_lines(seen.owing, seen.waiting, store, width)
+        owed = owed_lines(seen.owed, store, width)
         room = max(1, (limit or EVERYTHING) - len(owed))
         lines = [*tree_lines(seen.rows, width, room, owner=", ".join(seen.owners), glyphs=glyphs), *owed]
         if not seen.rows:

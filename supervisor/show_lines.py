@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import attrs
 from rich.text import Text
 
 from actors.content import File, Image, Part, text_of
@@ -109,21 +110,38 @@ def _node(row: AgentRow, state: State, parent: Node | None, place: int) -> Node:
     )
 
 
-def owed_lines(owing: int, waiting: int, store: str, width: int) -> list[Text]:
+@attrs.frozen
+class Owed:
+    """What a store owes in trees that nobody runs.
+
+    Attributes:
+        agents: those with work. messages: that wait at these. persons: how many of these wait for a person.
+    """
+
+    agents: int
+    messages: int = 0
+    persons: int = 0
+
+
+def owed_lines(owed: Owed, store: str, width: int) -> list[Text]:
     """What a store owes that nobody goes on with, and what to type; nothing where it owes nothing.
 
     Args:
-        owing: agents with work in trees that nobody runs.
-        waiting: messages that wait at these.
+        owed: how much.
         store: its file.
         width: cells of a line.
     """
-    if not owing:
+    if not owed.agents:
         return []
-    waits = f", {plural(waiting, 'message')} {'waits' if waiting == 1 else 'wait'}" if waiting else ""
-    owes = f"{plural(owing, 'agent')} {'owes' if owing == 1 else 'owe'} work{waits}, and no process goes on:"
-    typed = f"  callboard run FILE.py --store {clean(store)} --resume"
-    return [Text(crop(line, width), style="yellow") for line in (owes, typed, "  or in Python: sup.resume()")]
+    count = owed.messages
+    waits = f", {plural(count, 'message')} {'waits' if count == 1 else 'wait'}" if count else ""
+    owes = (
+        f"{plural(owed.agents, 'agent')} {'owes' if owed.agents == 1 else 'owe'} work{waits}, and no process goes on:"
+    )
+    lines = [owes, f"  callboard run FILE.py --store {clean(store)} --resume", "  or in Python: sup.resume()"]
+    if owed.persons:
+        lines.append(f"  and then a person must act for {owed.persons:,}: approve, or wake()")
+    return [Text(crop(line, width), style="yellow") for line in lines]
 
 
 def state_of(row: AgentRow, last: Outcome | None, *, owned: bool, waiting: int = 0) -> State:

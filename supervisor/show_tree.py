@@ -11,9 +11,10 @@ from actors.changes import AgentRow
 from actors.errors import UnknownPath
 from actors.ids import tree_of, turn_id
 from actors.messages import ReceiptState
+from actors.parking import PERSON
 from actors.usage import dollars
 
-from .show_lines import State, state_of
+from .show_lines import Owed, State, state_of
 from .standstill import state_of as state_in_a_word
 from .store.leases import described
 from .stores import agents_in, open_reader
@@ -33,14 +34,13 @@ class Seen:
 
     Attributes:
         rows: of all trees, parents first, each with how it looks. owners: processes that run trees of it.
-        owing: agents with work in trees that nobody runs. waiting: messages that wait at these.
+        owed: what trees owe that nobody runs.
         lost: agents that are there and were not found by their paths: the store is damaged.
     """
 
     rows: tuple[tuple[AgentRow, State], ...]
     owners: tuple[str, ...]
-    owing: int
-    waiting: int
+    owed: Owed
     lost: int
 
 
@@ -52,7 +52,7 @@ async def see(store: str) -> Seen:
     """
     rows: list[tuple[AgentRow, State]] = []
     owners: dict[str, None] = {}
-    owing = waiting = 0
+    owing = waiting = persons = 0
     async with open_reader(store) as reader:
         count = agents_in(store)  # before the rest: what is born meanwhile is no loss
         busy = await _busy(reader)
@@ -68,8 +68,9 @@ async def see(store: str) -> Seen:
                 rows.append((row, look))
                 if lease is None and (row.owes or queued):
                     owing, waiting = owing + 1, waiting + queued
+                    persons += row.suspended in PERSON
     lost = max(0, count - len(rows)) if len(roots) < ROOTS_MAX else 0
-    return Seen(tuple(rows), tuple(owners), owing, waiting, lost)
+    return Seen(tuple(rows), tuple(owners), Owed(owing, waiting, persons), lost)
 
 
 async def _busy(reader: Reader) -> frozenset[AgentId] | None:

@@ -116,7 +116,9 @@ def message_faults(row: MessageColumns, envelope: Envelope, tally: Tally) -> Ite
     if told != (row.id, row.agent, row.lane, row.sender, row.key):
         yield Violation("1", where, "its row and its envelope name different messages, lanes, senders or keys")
     if (row.places, row.bytes) != ((0, 0) if envelope.reserved else (1, envelope.size_bytes)):
-        yield Violation("7", where, f"it counts {row.places} places and {row.bytes} bytes, not what its envelope takes")
+        yield Violation(
+            "7", where, f"places and bytes are counted as {row.places} and {row.bytes}, not as its envelope takes"
+        )
     if row.state not in _STATES:
         yield Violation("3", where, f"it is {row.state!r}, which no accepted message is")
         return

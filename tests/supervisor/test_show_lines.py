@@ -25,7 +25,7 @@ from actors.transcript import (
 )
 from actors.usage import Amounts, Usage
 from supervisor.screen_nodes import Look
-from supervisor.show_lines import State, agent_lines, owed_lines, state_of, tree_lines
+from supervisor.show_lines import Owed, State, agent_lines, owed_lines, state_of, tree_lines
 from supervisor.store.base import StoredAgent
 
 LEAD = AgentId("lead")
@@ -119,8 +119,10 @@ def test_messages_that_wait_are_told_of_each_agent() -> None:
         Look.STILL,
         "paused; 1 message waits",
     )
-    assert owed_lines(0, 0, "x.db", 80) == []
-    assert owed_lines(2, 0, "x.db", 80)[0].plain == "2 agents owe work, and no process goes on:"
+    assert owed_lines(Owed(0), "x.db", 80) == []
+    assert owed_lines(Owed(2), "x.db", 80)[0].plain == "2 agents owe work, and no process goes on:"
+    assert len(owed_lines(Owed(2), "x.db", 80)) == 3
+    assert owed_lines(Owed(2, 1, 1), "x.db", 80)[3].plain == "  and then a person must act for 1: approve, or wake()"
 
 
 def test_a_large_tree_fits_the_screen() -> None:
