@@ -223,17 +223,22 @@ VERBS: Final = (
 
 # -- people ----------------------------------------------------------------------------------------------------------
 
+FAITHFUL: Final = ("approve", "approve", "deny", "twice")
+"""What somebody may do who is there for as long as anything waits: such a request is handed out once, and may have no
+end of its own, so to leave it would be to leave it for good."""
+FITFUL: Final = (*FAITHFUL, "ignore")
+
 
 async def decide(  # noqa: ASYNC114 - it is started in one place, in a nursery that stays
-    process: Process, dice: random.Random, task_status: trio.TaskStatus[None]
+    process: Process, dice: random.Random, may: tuple[str, ...], task_status: trio.TaskStatus[None]
 ) -> None:
-    """Somebody who decides on calls: approves, denies, twice at times, or lets them expire."""
+    """Somebody who decides on calls: approves, denies, twice at times, or, where they may, lets them expire."""
     world = process.world
     with suppress(CallboardError):
         async with process.sup.approvals() as inbox:
             task_status.started()
             async for request in inbox:
-                draw = "deny" if world.healed else dice.choice(("approve", "approve", "deny", "ignore", "twice"))
+                draw = "deny" if world.healed else dice.choice(may)
                 world.trace.count(f"decision {draw}")
                 if not world.healed:
                     await trio.sleep(dice.random() * 2)

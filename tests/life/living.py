@@ -21,7 +21,7 @@ from supervisor import AgentRef, open_supervisor, peers, remote
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
 from tests.life import after, reading
-from tests.life.events import Process, decide, drive
+from tests.life.events import FAITHFUL, FITFUL, Process, decide, drive
 from tests.life.faults import LifeStore
 from tests.life.players import Player
 from tests.life.schedule import Bounded, Tasks
@@ -253,7 +253,7 @@ async def _happen(process: Process, dice: random.Random, nursery: trio.Nursery) 
     """Everything at once: roots begin or go on, people decide, drivers drive."""
     world, sup = process.world, process.sup
     if dice.random() < 0.7:
-        await nursery.start(decide, process, world.dice(f"decide:{process.number}"))
+        await nursery.start(decide, process, world.dice(f"decide:{process.number}"), FITFUL)
     if process.number > 1:
         await survive(process, sup.resume)
     else:
@@ -292,7 +292,7 @@ async def _heal(process: Process) -> list[str]:
     world.healed = True
     with trio.move_on_after(REST_S) as scope:
         async with trio.open_nursery() as nursery:
-            await nursery.start(decide, process, world.dice("heal"))
+            await nursery.start(decide, process, world.dice("heal"), FAITHFUL)
             await sup.resume()
             await _wake_all(process)
             while not await rests(process):  # noqa: ASYNC110 - a store has no event

@@ -27,7 +27,7 @@ from supervisor.store.base import Store
 from supervisor.store.memory import open_memory_store
 from supervisor.store.sqlite import open_sqlite_store
 from tests.life import after, living, reading
-from tests.life.events import Process, decide, drive
+from tests.life.events import FAITHFUL, FITFUL, Process, decide, drive
 from tests.life.faults import History, LifeStore
 from tests.life.schedule import Processes, Tasks, acting_for
 from tests.life.trace import Ear
@@ -234,7 +234,7 @@ class Life:
         """Everything at once: roots begin or go on, people decide, drivers drive."""
         world, sup = self.world, process.sup
         if dice.random() < 0.7:
-            await nursery.start(decide, process, world.dice(f"decide:{process.number}"))
+            await nursery.start(decide, process, world.dice(f"decide:{process.number}"), FITFUL)
         for spec in world.specs:
             if dice.random() < 0.7:
                 await living.survive(process, partial(sup.start, spec, "begin", key="one"))
@@ -250,7 +250,7 @@ class Life:
         self._count(self.settled)
         await self.healing.wait()
         await process.store.heal()
-        await nursery.start(decide, process, self.world.dice(f"heal:{process.number}"))
+        await nursery.start(decide, process, self.world.dice(f"heal:{process.number}"), FAITHFUL)
         self._count(self.healed)
         await self.rested.wait()
 

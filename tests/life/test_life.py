@@ -13,6 +13,7 @@ import pytest
 
 from tests.life import owning
 from tests.life.__main__ import lived
+from tests.life.events import FAITHFUL, FITFUL
 from tests.life.living import live, over_a_file
 from tests.life.mutants import MUTANTS, SHARED
 from tests.processes.mutants import MUTANTS as PROCESSES
@@ -25,6 +26,10 @@ HERE_S: Final = 4
 AGAIN: Final = 8
 OWNED_FILE: Final = 17
 """A seed whose owners live over a file."""
+ASKED_EARLY: Final = 1_008_706
+"""A seed whose owners heal, and one of them asks for approval of a call without a deadline while a lease still runs."""
+NUMBER_AGAIN: Final = 1_008_711
+"""A seed whose owners abort a compaction beside no turn; a turn with its number begins behind that."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -41,6 +46,23 @@ def test_a_life_of_several_owners_keeps_its_invariants(seed: int) -> None:
     life = owning.live(seed, OWNERS)
     told = "\n".join(life.problems)
     assert not life.problems, f"{told}\nreplay: python -m tests.life --owners {OWNERS} --seed {seed} -v"
+
+
+def test_who_decides_as_all_heals_leaves_no_request() -> None:
+    """What is asked in the moment of healing is decided, too: an inbox hands each request out once; some never expire.
+
+    Those who decide until then may leave a request; those who come at healing stay, and may not.
+    """
+    life = owning.live(ASKED_EARLY, OWNERS)
+    assert not life.problems, "\n".join(life.problems)
+    assert "ignore" in FITFUL
+    assert "ignore" not in FAITHFUL
+
+
+def test_an_abort_of_a_compaction_is_none_of_the_turn_that_has_its_number_next() -> None:
+    """A turn that was for a compaction only gives its number back: calls of the next to have it may begin."""
+    life = owning.live(NUMBER_AGAIN, OWNERS)
+    assert not life.problems, "\n".join(life.problems)
 
 
 @pytest.mark.parametrize("owners", [1, OWNERS])
