@@ -215,9 +215,7 @@ class Kernel:
         with self.mirror.reading(actor.path) as catch_up:
             stored = await self.patience.through(self.store.load_agent, actor.path)
             assert stored is not None, "an agent with an actor is in the store"
-            found = actor.mailbox.reload(stored.queued, stored.seq + 1)
-            actor.intake, actor.behind = stored.intake, False
-            catch_up(actor)
+            found = self.mirror.reread(actor, stored, catch_up)
         self.mirror.mortal(actor)
         for queued in [one for one in found if one.envelope.id not in self._sending]:
             self.mirror.discovered(actor, queued)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from actors.changes import Values
     from actors.ids import TurnId
 
+    from .store.base import StoredAgent
+
 SEEN: Final = frozenset({Claim, Enqueue, Move, Shut})
 """Operations that change what is in memory."""
 
@@ -62,6 +64,8 @@ class Mirror:
     bring: Callable[[AgentId], None]
     read: Callable[[AgentId], None]
     mortal: Callable[[Actor], None] = attrs.field(init=False)
+    gone: Callable[[AgentId, tuple[MessageId, ...]], None] = attrs.field(init=False)
+    """Called with messages of which no commit here has said that they left a mailbox, and that wait there no more."""
     actors: dict[AgentId, Actor] = attrs.field(factory=dict, init=False)
     receipts: WeakValueDictionary[MessageId, Receipt] = attrs.field(factory=WeakValueDictionary, init=False)
     _readings: dict[AgentId, list[_Told]] = attrs.field(factory=dict, init=False)
@@ -84,6 +88,23 @@ class Mirror:
             if not readings:
                 self._readings.pop(agent, None)
 
+    def reread(self, actor: Actor, stored: StoredAgent, catch_up: Callable[[Actor], None]) -> tuple[Queued, ...]:
+        """Take intake and messages from what was read, and from what was told meanwhile (`reading`).
+
+        Returns:
+            The messages that nobody told of here.
+        """
+        before = actor.mailbox.waiting
+        found = actor.mailbox.reload(stored.queued, stored.seq + 1)
+        actor.intake, actor.behind = stored.intake, False
+        catch_up(actor)
+        if before:
+            left = {queued.envelope.id for queued in actor.mailbox.waiting}
+            gone = tuple([queued.envelope.id for queued in before if queued.envelope.id not in left])
+            if gone:
+                self.gone(actor.path, gone)
+        return found
+
     def doubted(self, agent: AgentId) -> None:
         """Nothing tells whether what was to change an agent's mailbox was written: it is read (ACC-8)."""
         actor = self.actors.get(agent)
@@ -101,7 +122,7 @@ class Mirror:
         match operation:
             case Claim(agent=agent, messages=messages, turn=turn, reason=reason):
                 actor = self._mirror(agent, operation, value)
-                self._ended(messages, ReceiptState.CONSUMED, turn=turn, reason=reason)
+                self.ended(messages, ReceiptState.CONSUMED, turn=turn, reason=reason)
                 if actor is not None and actor.loop is not None:
                     self.replies.claimed(messages, turn)
             case Enqueue(envelope=envelope):
@@ -124,7 +145,7 @@ class Mirror:
             mirrored(actor, operation, value)
         return actor
 
-    def _ended(
+    def ended(
         self,
         messages: tuple[MessageId, ...],
         state: ReceiptState,
@@ -132,6 +153,7 @@ class Mirror:
         turn: TurnId | None = None,
         reason: str | None = None,
     ) -> None:
+        """Messages have come to their end: the receipts that somebody holds say so."""
         for message in messages:
             receipt = self.receipts.get(message)
             if receipt is not None:
@@ -143,7 +165,7 @@ class Mirror:
         self, move: Move, actor: Actor | None, messages: tuple[MessageId, ...], to: ReceiptState, reason: str | None
     ) -> None:
         if to.final:
-            self._ended(messages, to, reason=reason)
+            self.ended(messages, to, reason=reason)
             if to is ReceiptState.DEAD:
                 for message in messages:
                     self.tell(move.agent, MessageDead, {"message": message, "reason": reason or ""})

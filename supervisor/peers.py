@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.errors import CallboardError, Corrupt, OwnedElsewhere, StoreError, WaitCycle
+from actors.errors import CallboardError, Corrupt, OwnedElsewhere, StoreError, UsageError, WaitCycle
 from actors.happenings import AgentSuspended
 from actors.ids import AgentId, tree_of
-from actors.messages import Purpose
+from actors.messages import Purpose, ReceiptState
 from actors.waiting import Mode, Need
 
 from .cause import abort_of
@@ -26,7 +26,7 @@ from .waits import describe
 from .waking import wake_tree
 
 if TYPE_CHECKING:
-    from actors.ids import TreeId
+    from actors.ids import MessageId, TreeId
     from actors.messages import Envelope, Queued
     from actors.waiting import Wait
 
@@ -63,6 +63,7 @@ class Peers:
         """Begin to look, where another process can reach the store at all."""
         kernel = self._parts.kernel
         kernel.lost, kernel.foreign, kernel.taken = self.lose, self._came, self._goes_on
+        kernel.mirror.gone = self._went
         lease_s = self._parts.kernel.ownership.holder.lease_s
         if lease_s is not None:
             self._parts.actors_nursery.start_soon(self._main, lease_s)
@@ -156,6 +157,30 @@ class Peers:
     async def _late_born(self, order: Envelope) -> None:
         with suppress(CallboardError):  # nobody could hear of it: the turns below meet that store, too
             await abort_born_since(self._parts, order)
+
+    def _went(self, agent: AgentId, messages: tuple[MessageId, ...]) -> None:
+        self._parts.actors_nursery.start_soon(self._tell_of, agent, messages)
+
+    async def _tell_of(self, agent: AgentId, messages: tuple[MessageId, ...]) -> None:
+        """What another process took out of a mailbox of ours ends waits as if it had been taken here (ACC-9)."""
+        parts = self._parts
+        kernel, replies = parts.kernel, parts.replies
+        for message in messages:
+            if message not in kernel.receipts and not replies.awaited(message):
+                continue
+            try:
+                view = await kernel.patience.through(kernel.store.message_state, message)
+            except CallboardError as error:
+                replies.reply(message, error=error)
+                continue
+            if view is None or parts.questions.takes(message):
+                continue
+            if view.state is ReceiptState.WITHDRAWN:
+                kernel.mirror.ended((message,), view.state)
+                replies.reply(message, error=UsageError(f"{message} was withdrawn"))
+        actor = kernel.actors.get(agent)
+        if actor is not None and not actor.lost:
+            actor.eased()
 
     # -- what they wait for ----------------------------------------------------------------------------------------
 

@@ -99,6 +99,7 @@ class Questions:
         self._parts = parts
         self._open: dict[MessageId, Open] = {}
         self._sent: dict[Sent, None] = {}
+        self._taking: set[MessageId] = set()
 
     @property
     def any(self) -> bool:
@@ -109,6 +110,10 @@ class Questions:
         """The tool that answers a question, or None where it is open no more."""
         found = self._open.get(question)
         return None if found is None else found.tool
+
+    def takes(self, message: MessageId) -> bool:
+        """Whether a message is about to be a question, or is one: its asker hears of nothing but the answer."""
+        return message in self._taking or message in self._open
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
@@ -207,10 +212,13 @@ class Questions:
             if actors[ask.ancestor].mailbox.has(message):
                 del self._sent[sent]
                 move = Move(ask.ancestor, (ReceiptState.QUEUED,), ReceiptState.WITHDRAWN, (message,))
+                self._taking.add(message)
                 try:
                     await self._parts.kernel.commit(tree_of(ask.ancestor), (move,))
                 except Conflict:  # a turn has it now, and will answer it
                     return True
+                finally:
+                    self._taking.discard(message)
                 if self._parts.replies.awaited(message):  # else its asker gave up meanwhile
                     self._opened(message, ask)
                 return True

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, final
 
 import trio
 
-from actors.changes import AgentRow, Enqueue, Move, Put
-from actors.errors import AgentClosed, Exhausted, UsageError
+from actors.changes import AgentRow, Claim, Enqueue, Move, Put
+from actors.errors import AgentClosed, Conflict, Exhausted, UsageError
 from actors.happenings import (
     ApprovalAsked,
     ApprovalDecided,
@@ -195,14 +195,22 @@ class Services:
     async def _written(
         self, operations: tuple[Operation, ...], first: Callable[[], None] | None
     ) -> tuple[tuple[Operation, ...], Values]:
-        """Write operations, but for the report to a parent that is gone: it has no reader. Returns those written."""
+        """Write operations, but for the report to a parent that is gone: it has no reader. Returns those written.
+
+        Where a claim is refused the mailbox is read anew, before the turn looks at it again (CON-4).
+        """
         try:
             return operations, await self._kernel.commit(self._tree, operations, first=first)
         except AgentClosed as closed:
             rest = tuple(operation for operation in operations if not _is_report(operation, closed))
             if len(rest) == len(operations):
                 raise
-            return rest, await self._kernel.commit(self._tree, rest, first=first)
+            return await self._written(rest, first)
+        except Conflict:
+            if any(type(one) is Claim for one in operations):  # another process withdrew a message, and told nobody
+                with trio.CancelScope(shield=True):  # PATIENCE-2 bounds it
+                    await self._kernel.discover(self.agent)
+            raise
 
     def _charge_active(self, row: AgentRow) -> None:
         """Charge active seconds once they add up, or the turn is over: accounts need no finer grain (BUD-6)."""

@@ -83,6 +83,13 @@ async def wait_long() -> str:
     return "waited"
 
 
+@tool
+async def wait_a_little() -> str:
+    """Wait."""
+    await trio.sleep(5)
+    return "waited"
+
+
 async def test_sup_6_a_message_of_another_process_is_answered_by_the_owner(
     shared: Shared, autojump_clock: trio.testing.MockClock
 ) -> None:
@@ -263,6 +270,84 @@ async def test_acc_9_a_receipt_says_what_another_process_decided(
                 await queued.wait_report()
         assert queued.state is ReceiptState.WITHDRAWN
         await ref.abort("enough")
+
+
+@pytest.mark.parametrize("lane", ["send", "steer"])
+async def test_con_4_a_claim_of_what_another_process_withdrew_is_made_again_without_it(
+    shared: Shared, lane: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The turn takes what is left, and whoever waits here for the message hears that it was withdrawn (ACC-9)."""
+    spec = agent(tools=[wait_a_little])
+    async with (
+        shared.open({"a": [call("wait_a_little"), "went on", "second"]}, spec) as owner,
+        shared.open({}, spec) as other,
+        trio.open_nursery() as nursery,
+    ):
+        mine = await owner.start(spec, "go")
+        await trio.sleep(1)
+        send = mine.send if lane == "send" else mine.steer
+        early, gone, stays = await send("nor this"), await send("never mind"), await send("stays")
+        told: list[str] = []
+
+        async def wait() -> None:
+            with pytest.raises(UsageError, match="withdrawn"):
+                await gone.wait_report()
+            told.append("withdrawn")
+
+        nursery.start_soon(wait)
+        for one in (early, gone):  # at the first the owner looks, and finds what it sent; at the second nothing is new
+            assert await (await other.receipt(one.id)).withdraw()
+            await trio.sleep(1)
+        with trio.fail_after(60):
+            report = await stays.wait_report()
+            await mine.wait_idle()
+        assert (report.status, report.text) == ("done", "second" if lane == "send" else "went on")
+        assert (gone.state, told) == (ReceiptState.WITHDRAWN, ["withdrawn"])
+        said = [record.content[0].text for record in await mine.transcript() if isinstance(record, MessageRecord)]  # type: ignore[union-attr]
+        assert said == ["go", "stays"]
+
+
+async def test_con_4_a_turn_of_which_another_process_withdrew_all_messages_ends_without_a_request(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Nothing is left to claim: no model is asked, the turn ends as in one process (TRN-4), the next answers."""
+    spec = agent(tools=[wait_a_little])
+    async with (
+        shared.open({"a": [call("wait_a_little"), "went on", "next"]}, spec) as owner,
+        shared.open({}, spec) as other,
+    ):
+        mine = await owner.start(spec, "go")
+        await trio.sleep(1)
+        early, gone = await mine.send("nor this"), await mine.send("never mind")
+        for one in (early, gone):  # as above
+            assert await (await other.receipt(one.id)).withdraw()
+            await trio.sleep(1)
+        with trio.fail_after(60):
+            report = await mine.wait_report()
+            assert (report.status, "nothing left to answer" in str(report.error)) == ("aborted", True)
+            await mine.wait_idle()
+            with pytest.raises(UsageError, match="withdrawn"):
+                await gone.wait_report()
+        assert (mine.state, gone.state) == ("idle", ReceiptState.WITHDRAWN)
+        assert (await mine.ask("more")).text == "next"
+
+
+async def test_acc_9_what_another_process_withdrew_is_told_as_soon_as_the_mailbox_is_read(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A message from elsewhere shows that another one is gone: who waits for it hears that before any claim."""
+    spec = agent(tools=[wait_long])
+    async with shared.open({"a": [call("wait_long"), "never"]}, spec) as owner, shared.open({}, spec) as other:
+        mine = await owner.start(spec, "go")
+        await trio.sleep(1)
+        gone = await mine.send("never mind")
+        assert await (await other.receipt(gone.id)).withdraw()
+        await (await other.find("a")).send("behind it")
+        with trio.fail_after(1), pytest.raises(UsageError, match="withdrawn"):
+            await gone.wait_report()
+        assert gone.state is ReceiptState.WITHDRAWN
+        await mine.abort("enough")
+        await mine.wait_aborted()
 
 
 async def test_sup_6_a_clean_release_is_taken_at_once(shared: Shared, autojump_clock: trio.testing.MockClock) -> None:

@@ -9,15 +9,17 @@ import pytest
 import trio
 
 from actors import Child, UsageError, WaitCycle, call, tool
+from actors.changes import Move
 from actors.errors import Aborted
 from actors.messages import ReceiptState
 from actors.models.script import hang
-from tests.supervisor.promises.world import agent, messages, texts, until
+from tests.supervisor.promises.world import agent, has, messages, texts, until
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
     from actors import Context
+    from actors.changes import ChangeSet
     from actors.ports import ModelRequest
     from actors.reports import Report
     from tests.supervisor.promises.world import World
@@ -88,6 +90,37 @@ async def test_ree_2_who_was_faster_makes_no_difference(world: World, autojump_c
         found = {one.envelope.id: one.state for one in await sup.store.messages(lead.path, tuple(ReceiptState))}
         assert sorted(found.values()) == ["consumed"] + ["withdrawn"] * bool(late)
         assert sup._parts.graph.statistics().open == 0
+
+
+async def test_ree_2_a_mailbox_that_is_read_as_a_message_becomes_the_question_tells_nobody_that_it_is_gone(
+    world: World, autojump_clock: MockClock
+) -> None:
+    """The store has it as withdrawn before memory does: its asker waits on, for the answer."""
+    read: list[bool] = []
+
+    @tool
+    async def delegate(ctx: Context) -> str:
+        """Start a child, do something else, then wait for it."""
+        ref = await ctx.start(kid, "go")
+        await trio.sleep(5)
+        return (await served(ref))[1].text
+
+    kid = agent("kid", tools=[consult])
+    script = {"lead": after_tool("done", "delegate"), "kid": after_tool("kid is done", "consult")}
+    async with world.open(script) as sup:
+
+        async def after(one: ChangeSet) -> None:
+            if has(one, Move, lambda move: move.to is ReceiptState.WITHDRAWN):
+                await sup._parts.kernel.discover(lead.path)
+                await trio.sleep(1)
+                read.append(sup._parts.kernel.actors[lead.path].mailbox.wants_turn)
+
+        world.spy.after = after
+        lead = await sup.start(agent("lead", tools=[delegate]), "go")
+        with trio.fail_after(60):
+            await lead.wait_idle()
+        assert read == [False]
+        assert "=ok:answer to which?" in texts(await (await sup.find("lead/kid")).transcript())
 
 
 async def test_ree_2_two_questions_of_one_child_come_one_after_another(world: World, autojump_clock: MockClock) -> None:
