@@ -43,7 +43,9 @@ class Approvals:
     """The open requests that this process knows of.
 
     Invariants:
-        ASK-1 a request is in `pending` from when its call is durable as awaiting until its end is told.
+        ASK-1 a request is in `pending` from when its call is durable as awaiting until its end is told, or is decided
+            from here. One of another process comes, and goes, as the store is looked at: at most a second later
+            while an inbox is open.
         ASK-2 at most one task waits for deadlines, and only while a request has one.
     """
 
@@ -83,12 +85,22 @@ class Approvals:
             ))  # fmt: skip
         elif event is ApprovalDecided:
             call: Any = values["call"]
-            self.pending.pop(call, None)
-            self._deadlines.pop(call, None)
+            self._over(call)
+
+    def _over(self, call: CallId) -> None:
+        self.pending.pop(call, None)
+        self._deadlines.pop(call, None)
 
     async def find(self) -> None:
-        """Learn of all requests of the store, from before too. One indexed read finds them."""
-        for row in await self._kernel.store.awaiting_calls():
+        """Learn of all requests of the store, from before and of other processes too, and of which are over.
+
+        One indexed read finds them.
+        """
+        known = tuple(self.pending)
+        rows = await self._kernel.store.awaiting_calls()
+        for call in set(known).difference([row.call for row in rows]):
+            self._over(call)
+        for row in rows:
             if row.call not in self.pending and await self._first(row.agent, row.call) is None:
                 self._add_row(row)
 
@@ -161,7 +173,9 @@ class Approvals:
         try:
             await self._kernel.commit(tree_of(path), (waits, Enqueue(envelope, _NO_BOUND)), fenced=False)
         except Conflict:
+            self._over(call)
             raise await self._refusal(path, call) from None
+        self._over(call)  # whoever runs the agent hears more of it; it is asked no more (TOL-12)
         self._parts.standing.look(path)
         await self._wake_above(path)
 

@@ -37,7 +37,8 @@ POLL_S: Final = 0.05
 CROSS_S: Final = 0.25
 """How often waits are shown to other processes, while some go from one to another."""
 LOOK_S: Final = 1.0
-"""How often answers of other processes are looked for where nothing was written: their owner may be gone."""
+"""How often answers of other processes are looked for where nothing was written: their owner may be gone. And how often
+what they ask a person is looked for, while they write and an inbox is open here."""
 ELSEWHERE: Final = "owned_elsewhere"
 
 
@@ -70,8 +71,8 @@ class Peers:
 
     async def _main(self, lease_s: float) -> None:
         now = self._parts.kernel.now
-        renew_at = look_at = cross_at = now()
-        known = written = False
+        renew_at = look_at = cross_at = ask_at = now()
+        known = written = unasked = False
         while True:
             try:
                 if not known:
@@ -84,10 +85,14 @@ class Peers:
                 if wrote or now() >= look_at:
                     await self._find_answers()
                     look_at = now() + LOOK_S
-                written = written or wrote
+                written, unasked = written or wrote, unasked or wrote
                 if now() >= cross_at:
                     await self._cross(wrote=written)
                     written, cross_at = False, now() + CROSS_S
+                if unasked and now() >= ask_at and self._parts.approvals.listening:
+                    ask_at = now() + LOOK_S
+                    await self._parts.approvals.find()  # an inbox has what is asked in all trees (TOL-12)
+                    unasked = False
             except StoreError:
                 pass  # whoever needs the store is told; the next look may find it well again
             await trio.sleep(POLL_S)

@@ -77,6 +77,50 @@ async def test_tol_12_a_run_that_is_parked_elsewhere_is_told_to_who_waits(
         await mine.wait_idle()
 
 
+async def test_tol_12_an_open_inbox_is_offered_what_another_process_asks_later(
+    shared: Shared, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Whoever waits beside an open inbox waits for its decisions: what other processes ask is decided there, too."""
+    spec = agent()
+    script = {"a": [call("delete", path="x"), "done", call("delete", path="y"), "done again"]}
+    async with shared.open(script, spec) as owner, shared.open({}, spec) as other, other.approvals() as inbox:
+        mine = await owner.start(spec, "go")
+        ref = await other.find("a")
+        with trio.fail_after(10):
+            await (await anext(inbox)).approve()
+            assert (await ref.wait_report()).text == "done"
+            await mine.send("more")
+            request = await anext(inbox)
+            assert request.arguments == {"path": "y"}
+            await request.deny()
+            assert (await ref.wait_report()).text == "done again"
+
+
+@pytest.mark.parametrize("decides", ["here", "there"])
+async def test_tol_12_what_was_decided_of_another_process_is_not_asked_again(
+    shared: Shared, autojump_clock: trio.testing.MockClock, decides: str
+) -> None:
+    """The next inbox hands out what is open, whoever decided the others, and whoever runs their agents."""
+    spec = agent()
+    script = {"a": [[call("delete", path="x"), call("wait_long")], "done"]}
+    async with shared.open(script, spec) as owner, shared.open({}, spec) as other:
+        await owner.start(spec, "go")
+        await trio.sleep(2)
+        async with other.approvals() as inbox:
+            request = await anext(inbox)
+            if decides == "here":
+                await request.approve()
+        if decides == "there":
+            async with owner.approvals() as inbox:
+                await (await anext(inbox)).approve()
+            await trio.sleep(2)
+        for sup in (other, owner):
+            async with sup.approvals() as inbox:
+                with trio.move_on_after(5) as nothing:
+                    await anext(inbox)
+                assert nothing.cancelled_caught, sup
+
+
 async def test_tol_12_a_parent_whose_child_is_parked_elsewhere_stands_still_too(
     shared: Shared, autojump_clock: trio.testing.MockClock
 ) -> None:
