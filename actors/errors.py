@@ -175,8 +175,8 @@ class Exhausted(BudgetError):
         self, node: str, dimension: str, *, limit: object, spent: object, asked: object, on_exhausted: str = "wrap_up"
     ) -> None:
         super().__init__(
-            f"budget of {node} exhausted: {dimension} limit {_plain(limit)}, spent or held {_plain(spent)}, asked"
-            f" {_plain(asked)}; raise it with grant({node!r}, Budget({dimension}=...)), or start anew with more"
+            f"budget of {node} exhausted: {dimension} limit {plain(limit)}, spent or held {plain(spent)}, asked"
+            f" {plain(asked)}; raise it with grant({node!r}, Budget({dimension}=...)), or start anew with more"
         )
         self.node = node
         self.dimension = dimension
@@ -385,7 +385,7 @@ class InternalError(CallboardError):
     kind = "internal"
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
     """A number without an exponent: `0.00000001`, not `1E-8`."""
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 

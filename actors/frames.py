@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextvars
 from typing import TYPE_CHECKING, Final, TypeAlias, final
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import trio
 
@@ -46,6 +46,7 @@ class Frames:
         self._open: set[Frame] = set()
         self._kept: set[Frame] = set()
         self._heard: WeakKeyDictionary[Frame, Trust] = WeakKeyDictionary()  # of those that heard less than trusted
+        self._cut: WeakSet[Frame] = WeakSet()
         self._closed = closed
 
     # -- opening and closing ---------------------------------------------------------------------------------------
@@ -96,6 +97,15 @@ class Frames:
             self._open.discard(frame)
             if self._closed is not None:
                 self._closed(frame)
+
+    def cut(self, frame: Frame) -> None:
+        """The frame's code was cut off, or lost its agent: what of it still runs sends its own agent nothing more."""
+        self._cut.add(frame)
+
+    def cut_off(self) -> Frame | None:
+        """The frame that the code which runs now began in, where that was cut off, its end included; else None."""
+        frame = _FRAME.get()
+        return frame if frame is not None and frame in self._cut else None
 
     def is_open(self, frame: Frame) -> bool:
         """Whether the frame's code still runs."""

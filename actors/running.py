@@ -187,8 +187,13 @@ class Runner:
                 self.hooks.discard(hook)
                 hook.done.set()
 
+        def cut() -> None:
+            if not hook.done.is_set():  # it may be over
+                self._frames.cut(frame)
+            hook.scope.cancel()
+
         self._spawn(frame, whole, None)
-        return hook.scope.cancel
+        return cut
 
     def _spawn(self, frame: Frame, body: Callable[[], Awaitable[None]], running: Running | None) -> None:
         async def task() -> None:

@@ -111,6 +111,7 @@ class Calls:
             self._abort(cut, why)
         for running in cut:
             running.left_behind = True
+            self._parts.frames.cut(running.frame)
             running.scope.cancel()
         for call in calls:
             self._parts.staging.vanish(call, "its call was cut, or refused")

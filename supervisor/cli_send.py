@@ -15,6 +15,7 @@ from actors.errors import UsageError
 from actors.ids import AgentId, MessageId, tree_of
 from actors.messages import Envelope, Lane, LaneBound, ReceiptState, Status
 from actors.parking import BUDGET
+from actors.usage import MOST
 
 from . import cli_exit as codes
 from .cause import dead_error
@@ -85,6 +86,8 @@ def message_of(args: argparse.Namespace) -> Message:
         wait_s = 0.0 if args.wait is None else float(args.wait) if args.wait else None
     except ValueError as error:
         raise UsageError(f"--wait takes seconds, such as 60, or nothing; got {args.wait!r}") from error
+    if wait_s is not None and not 0 <= wait_s <= MOST:
+        raise UsageError(f"--wait takes seconds from 0, or nothing for as long as it takes; got {args.wait!r}")
     lane = Lane.STEER if args.command == "steer" else Lane.SEND
     interrupt = lane is Lane.STEER and args.interrupt
     return Message(args.store, AgentId(args.path.strip("/")), text, lane, interrupt, args.key, wait_s)

@@ -126,7 +126,12 @@ class Peers:
         for node in nodes:
             parts.kernel.actors.pop(node, None)
             parts.standing.left(node)
-            parts.lives.pop(node, None)
+            life = parts.lives.pop(node, None)
+            for code in () if life is None else (*life.calls.running.values(), *life.calls.stuck.values()):
+                parts.frames.cut(code.frame)
+        for hook in parts.runner.hooks:
+            if hook.frame.agent in nodes:
+                parts.frames.cut(hook.frame)
         parts.ledger.lose(AgentId(tree))
         parts.kernel.ownership.leaving.discard(tree)
 

@@ -237,6 +237,9 @@ class Post:
 
     def _envelope(self, path: AgentId, letter: Letter) -> Envelope:
         frame = self._parts.own_frame()
+        cut = self._parts.frames.cut_off()
+        if cut is not None and cut.agent == path:
+            raise _cut_off(cut)
         if frame is not None and frame.agent == path:
             self._check_own(frame)
         output = None
@@ -265,16 +268,13 @@ class Post:
         Raises:
             Aborted: the call, or the hook, was cut. UsageError: hooks have sent it as many messages as they may.
         """
-        parts, life = self._parts, self._parts.lives[frame.agent]
-        loop = parts.kernel.actors[frame.agent].loop
-        what, cut = f"hook {frame.name}", any(h.frame is frame and h.scope.cancel_called for h in parts.runner.hooks)
-        if frame.call is not None:
-            running = life.calls.running.get(frame.call) or life.calls.stuck.get(frame.call)
-            what = f"call {frame.call}"
-            cut = running is not None and (running.left_behind or (loop is not None and loop.aborting))
-        if cut:
-            raise Aborted(f"the {what} of {frame.agent} was cut off; it sends its own agent nothing any more")
-        if frame.kind == "hook":
+        parts, life = self._parts, self._parts.lives.get(frame.agent)  # None: its tree was lost
+        actor = parts.kernel.actors.get(frame.agent)
+        loop = None if actor is None else actor.loop
+        runs = frame.call is not None and life is not None and frame.call in life.calls.running
+        if runs and loop is not None and loop.aborting:
+            raise _cut_off(frame)
+        if frame.kind == "hook" and life is not None:
             life.hooking.sends()
 
     def _bound(self, path: AgentId, lane: Lane) -> LaneBound:
@@ -285,3 +285,8 @@ class Post:
             return LaneBound()
         limits = spec.limits
         return limits.steer if lane is Lane.STEER else limits.send
+
+
+def _cut_off(frame: Frame) -> Aborted:
+    what = f"hook {frame.name}" if frame.call is None else f"call {frame.call}"
+    return Aborted(f"the {what} of {frame.agent} was cut off; it sends its own agent nothing any more")

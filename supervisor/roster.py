@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import attrs
 
 from actors.budget import Dimension
-from actors.errors import Exhausted, InternalError, SpawnLimit, UnknownPath
+from actors.errors import Exhausted, InternalError, SpawnLimit, UnknownPath, plain
 from actors.ids import AgentId, tree_of
+from actors.messages import Failure
 from actors.usage import NOTHING, Amounts
 
 from .accounts import VECTOR, Account, Bound, StageCrossed, Vector, add, amounts, as_vector, negative, surface, vector
@@ -259,23 +260,18 @@ class Roster:
         how = bound.on_exhausted  # BUD-4: the budget that refuses says what is to be done
         return Exhausted(node.node, dimension.value, limit=limit, spent=used, asked=shown, on_exhausted=how)  # BUD-8
 
-    def parks(self, agent: AgentId) -> Exhausted | None:
-        """The budget that keeps an agent parked: of those that park the one with least left; None where none does.
+    def parks(self, agent: AgentId) -> Failure:
+        """Why an agent stays parked, as far as the accounts tell: what was asked, and refused, is not kept.
 
-        Nothing changes. `asked` is the least that it refuses: what was asked is not kept.
+        The failure names the limit where only one parks it; else all of them stand in its words.
         """
         chain = self._account(agent).chain
-        parking = [(node, bound) for node in chain for bound in node.bounds if bound.on_exhausted == "park"]
-        if not parking:
-            return None
-        node, bound = min(
-            parking, key=lambda pair: (pair[1].limit - pair[0].used[pair[1].index]) / max(pair[1].limit, 1)
-        )
-        used, dimension = node.used[bound.index], bound.dimension
-        limit, spent, asked = (
-            surface(dimension, value) for value in (bound.told, used, max(bound.limit - used, 0) + 1)
-        )
-        return Exhausted(node.node, dimension.value, limit=limit, spent=spent, asked=asked, on_exhausted="park")
+        found = [(node, bound) for node in chain for bound in node.bounds if bound.on_exhausted == "park"]
+        told = [_used(node, bound) for node, bound in found]
+        said = "; ".join(f"{one['dimension']} of {one['node']}, {one['spent']} of {one['limit']}" for one in told)
+        text = f"{agent} waits for more budget: grant() it, or abort(); spent or held are {said or 'no limits'}"
+        facts = told[0] if len(told) == 1 else {}
+        return Failure(Exhausted.kind, text, (*sorted(facts.items()), ("on_exhausted", "park")))
 
     def grants(self, agent: AgentId) -> int:
         """How many grants the budgets that bind an agent have had, extensions left out."""
@@ -333,3 +329,9 @@ def _rest(bounds: tuple[Bound, ...], account: Account) -> Vector:
     for bound in bounds:
         values[bound.index] = max(bound.limit - account.used[bound.index], 0)
     return as_vector(values)
+
+
+def _used(node: Account, bound: Bound) -> dict[str, str]:
+    """A limit and what of it is used, as an `Exhausted` names them."""
+    limit, used = (plain(surface(bound.dimension, value)) for value in (bound.told, node.used[bound.index]))
+    return {"node": node.node, "dimension": bound.dimension.value, "limit": limit, "spent": used}

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from actors.actor import Actor
-    from actors.errors import CallboardError
     from actors.ids import AgentId
-    from actors.messages import Outcome
+    from actors.messages import Failure, Outcome
     from actors.running import Running
 
     from .parts import Parts
@@ -118,12 +117,11 @@ class Standing:
         return self._outcome(parts.kernel.actors[path], causes)
 
     def _outcome(self, actor: Actor, causes: list[Actor]) -> Outcome:
-        return _parked(actor, lambda: Unfinished("; ".join(self._words(cause) for cause in causes)))
+        return _parked(actor, lambda: failure_of(Unfinished("; ".join(self._words(cause) for cause in causes))))
 
     def parked(self, actor: Actor) -> Outcome:
         """What whoever waits for an agent is told whose budget has parked it, perhaps in another process (BUD-4)."""
-        path = actor.path
-        return _parked(actor, lambda: self._parts.ledger.parks(path) or Unfinished(f"{path} waits for more budget"))
+        return _parked(actor, lambda: self._parts.ledger.parks(actor.path))
 
     def _words(self, actor: Actor) -> str:
         if actor.suspended == PAUSED:
@@ -171,10 +169,10 @@ class Standing:
         return f"<Standing {', '.join(self._still) or 'nobody'}>"
 
 
-def _parked(actor: Actor, why: Callable[[], CallboardError]) -> Outcome:
+def _parked(actor: Actor, why: Callable[[], Failure]) -> Outcome:
     """The turn as it stands: what was told as it was parked, else what the row has."""
     row = actor.row if actor.loop is None else actor.loop.state.row
     last = actor.last
     if last is not None and last.status is Status.PARKED and last.turn == turn_id(actor.path, row.turns):
         return last
-    return parked(row, failure_of(why()))
+    return parked(row, why())

@@ -35,6 +35,7 @@ from supervisor.budgets import GRANTS, read_budget, read_grant
 from . import audit, schema
 from .audit import AgentColumns, Conversation, Facts, MessageColumns, Tally, Violation
 from .sqlite_file import open_reader
+from .sqlite_reads import name_of
 from .sqlite_steps import RECORDS
 from .sqlite_writer import store_error
 
@@ -116,6 +117,8 @@ class _Check:
                 yield Violation("51", "the file", f"{found}: it is damaged; restore it from a copy")
         for found in self._db.execute("PRAGMA foreign_key_check"):
             yield Violation("51", "the file", f"row without its parent: {found}")
+        if name_of(self._db) is None:
+            yield Violation("51", "the file", "it has lost its name (store_id): restore the store from a copy")
         version = self._db.pragma("user_version")
         if version != schema.VERSION:
             yield Violation("52", "the file", f"it has schema {version}, this callboard writes {schema.VERSION}")

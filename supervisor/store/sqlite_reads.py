@@ -58,13 +58,27 @@ _ROOTS: Final = (
 _TREE: Final = "SELECT body FROM agents WHERE agent = ?1 OR (agent > ?1 || '/' AND agent < ?1 || '0') ORDER BY n"
 
 
+def name_of(db: apsw.Connection) -> str | None:
+    """The name that a store was given when it was made; None where that is not to be read."""
+    try:
+        found = db.execute("SELECT value FROM meta WHERE key = 'store_id' AND typeof(value) = 'text'").fetchall()
+    except UnicodeDecodeError:
+        return None
+    return str(found[0][0]) if found else None
+
+
 class Reads:
     """The read connection. Used by one thread at a time; every method is one read transaction."""
 
     def __init__(self, path: str, db: apsw.Connection) -> None:
         self.path = path
         self._db = db
-        name: str = self._rows(("SELECT value FROM meta WHERE key = 'store_id'", ()))[0][0][0]
+        try:
+            name = name_of(db)
+        except apsw.Error as error:
+            raise store_error(path, error) from error
+        if name is None:
+            raise Corrupt(f"store {path} has lost its name (store_id): it is damaged; restore it from a copy")
         device, number = identity_of(db.filename) or (0, 0)
         self.id: Final = f"{name}@{device:x}.{number:x}"  # a copy of a store has its name, and other agents
 

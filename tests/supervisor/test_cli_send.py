@@ -273,3 +273,17 @@ async def test_what_cannot_be_sent_is_told(
     filled: list[Any] = [part.replace("{}", store) for part in argv]
     assert await command(*filled) == code
     assert told in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf", "soon"])
+async def test_a_time_to_wait_that_is_none_is_refused_before_anything_is_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], seconds: str
+) -> None:
+    """Usage, in one line, and the agent has no message."""
+    spec, store = Agent("a", "x"), str(tmp_path / "agents.db")
+    async with open_supervisor(model=Script({"a": ["one"]}), store=store, agents=[spec]) as sup:
+        await sup.run(spec, "go")
+    assert await command("send", store, "a", "more", f"--wait={seconds}") == 2
+    assert capsys.readouterr().err.startswith("callboard: --wait takes seconds")
+    assert await command("show", store) == 0
+    assert "waits" not in capsys.readouterr().out

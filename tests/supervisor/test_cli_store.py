@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
@@ -24,6 +24,8 @@ from supervisor.cli_store import MOST
 from supervisor.store.audit import RULES
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from actors.ports import ModelRequest
 
 
@@ -209,11 +211,14 @@ def test_an_export_to_a_read_only_disk_is_told(
         f"callboard: {tmp_path}/no/x cannot be written: there is no folder {tmp_path}/no; make it first\n",
     )
 
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+    for name, really in (("open", Path.open), ("unlink", Path.unlink)):
 
-    monkeypatch.setattr(Path, "open", refuse)
-    monkeypatch.setattr(Path, "unlink", refuse)
+        def refuse(path: Path, *given: Any, really: Callable[..., Any] = really, **more: Any) -> Any:
+            if path.name.startswith("x"):
+                raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+            return really(path, *given, **more)
+
+        monkeypatch.setattr(Path, name, refuse)
     code, _, err = ran(capsys, "store", "export", file, "lead", "--output", "x")
     assert (code, err) == (3, "callboard: x cannot be written: Read-only file system\n")
 

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from actors import Agent, Child, call
+from actors import Aborted, Agent, Child, Context, call, tool
+from actors.content import text_of
 from actors.ids import AgentId
+from actors.transcript import MessageRecord
 from tests.supervisor.test_peers import LEASE_S, Shared
 
 if TYPE_CHECKING:
@@ -170,3 +172,43 @@ async def test_acc_8_whoever_takes_a_tree_over_goes_on_with_all_of_it(
             await trio.sleep(LEASE_S)
             assert not await other.store.agents_with_work()
             assert (await (await other.find("a/kid")).wait_report()).text == "helped"
+
+
+@pytest.mark.parametrize("back", [False, True])
+async def test_tol_14_code_of_a_tree_that_was_lost_sends_its_own_agent_nothing(
+    shared: Shared, autojump_clock: MockClock, *, back: bool
+) -> None:
+    """A call that notices nothing goes on in the process that lost the tree, or has it again: nobody is asked."""
+    refused: list[BaseException] = []
+
+    @tool
+    async def deaf(ctx: Context) -> str:
+        """Work on."""
+        with trio.CancelScope(shield=True):
+            await trio.sleep(60)
+            try:
+                await ctx.send("a", "back again")
+            except Aborted as error:
+                refused.append(error)
+        return "late"
+
+    spec = Agent("a", "x", tools=[deaf])
+    async with shared.open({"a": [call("deaf"), "mine", "again"]}, spec) as one:
+        ref = await one.start(spec, "go")
+        await trio.sleep(1)
+        async with AsyncExitStack() as stack:
+            two = await stack.enter_async_context(shared.open({"a": ["", *["theirs"] * 9]}, spec))
+            stopped = Stopped(one)
+            await trio.sleep(LEASE_S + 1)
+            (theirs,) = await two.resume()
+            assert (await theirs.wait_report()).text == "theirs"
+            await stopped.comes_back()
+            if not back:
+                await trio.sleep(60)
+        if back:
+            assert (await (await one.find("a")).ask("hello")).text == "mine"
+            await trio.sleep(60)
+        (error,) = refused
+        assert "it sends its own agent nothing any more" in str(error)
+        said = [text_of(record.content) for record in await ref.transcript() if isinstance(record, MessageRecord)]
+        assert said == ["go", *["hello"] * back]

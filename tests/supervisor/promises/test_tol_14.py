@@ -101,3 +101,40 @@ async def test_abt_6_a_hook_that_an_abort_left_behind_sends_its_own_agent_nothin
         assert len(refused) == 1
         assert list(await messages(sup.store, "a")) == ["go", "abort"]
         await check(sup.store)
+
+
+@pytest.mark.parametrize("what", ["call", "hook"])
+async def test_tol_14_what_code_that_was_cut_has_started_outside_of_it_sends_its_agent_nothing(
+    world: World, autojump_clock: MockClock, what: str
+) -> None:
+    """A task of a tool, or of a hook, in a nursery of the program's, goes on when that has long ended: refused."""
+    refused: list[BaseException] = []
+
+    async def later(send: Callable[[str], Awaitable[object]]) -> None:
+        await trio.sleep(5)
+        try:
+            await send("back again")
+        except Aborted as error:
+            refused.append(error)
+
+    @tool
+    async def works(ctx: Context) -> str:
+        """Work on."""
+        outside.start_soon(later, ctx.ref("a").send)
+        await trio.sleep(100)
+        return "late"
+
+    async def before_request(_: Hooks, at: Moment, *__: object) -> None:
+        if what == "hook":
+            outside.start_soon(later, at.ref("a").send)
+            await trio.sleep(100)
+
+    hooks: Hooks = type("Starts", (Hooks,), {"before_request": before_request})()
+    async with trio.open_nursery() as outside, world.open({"a": [call("works"), "on"]}) as sup:
+        ref = await sup.start(agent(tools=[works], hooks=hooks), "go")
+        await trio.sleep(1)
+        await ref.abort("enough")
+        await trio.sleep(20)
+        (error,) = refused
+        assert "it sends its own agent nothing any more" in str(error)
+        assert list(await messages(sup.store, "a")) == ["go", "abort"]

@@ -105,6 +105,18 @@ async def test_what_real_runs_leave_is_clean(tmp_path: Path, autojump_clock: Moc
     db.close()
 
 
+@pytest.mark.parametrize("sql", ["DELETE FROM meta WHERE {}", "UPDATE meta SET value = CAST(x'ff' AS TEXT) WHERE {}"])
+async def test_a_store_without_its_name_is_damaged(tmp_path: Path, autojump_clock: MockClock, sql: str) -> None:
+    """The check says so, and whoever opens it has an error that does, too."""
+    file = await made(tmp_path)
+    broken(file, sql.format("key = 'store_id'"))
+    (violation,) = found(file)
+    assert (violation.rule, "store_id" in violation.what) == ("51", True)
+    with pytest.raises(Corrupt, match="lost its name"):
+        async with open_sqlite_store(file, owner="a test", inline=True):
+            pass
+
+
 BODY: Final = "UPDATE {} SET body = CAST(json_set(CAST(body AS TEXT), {}) AS BLOB) WHERE {}"
 
 
@@ -287,6 +299,7 @@ def test_a_large_store_is_told_of_as_it_is_read(tmp_path: Path) -> None:
     for statement in MIGRATIONS[0].statements:
         db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION}; BEGIN")
+    db.execute("INSERT INTO meta VALUES ('store_id', 'large')")
     for n in range(1, STEP + 2):
         fill(db, n)
     db.execute("COMMIT")
