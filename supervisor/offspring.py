@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors.changes import CallState
 from actors.ids import tree_of
+from actors.inputs import Phase
 from actors.waiting import Need
 
 if TYPE_CHECKING:
@@ -88,11 +90,13 @@ def _unfinished(parts: Parts, path: AgentId) -> Collection[CallId]:
     actor = parts.kernel.actors.get(path)
     if actor is None:
         return ()
-    if actor.loop is not None:
-        return [call for call, one in parts.lives[path].calls.running.items() if not one.left_behind]
-    if actor.row.open is None:
-        return ()
-    return [row.call for row in actor.memory.calls or () if row.result is None]
+    found = [] if actor.row.open is None else [row.call for row in actor.memory.calls or () if row.result is None]
+    if actor.loop is None:
+        return found
+    running, state = parts.lives[path].calls.running, actor.loop.state
+    if state.phase is not Phase.OPENING:  # taken up: what goes on begins behind the commit that says so
+        found = [call.block.id for call in state.calls if call.state is CallState.STARTED]
+    return [call for call, one in running.items() if not one.left_behind] + [one for one in found if one not in running]
 
 
 def _started_by(parts: Parts, path: AgentId, calls: Collection[CallId]) -> list[AgentId]:
