@@ -21,7 +21,7 @@ from tests.processes.mutants import MUTANTS as PROCESSES
 SEEDS: Final = range(20)
 OWNERS: Final = 3
 ROOT: Final = Path(__file__).resolve().parents[2]
-IN_CI_S: Final = {1: 20, OWNERS: 50}
+IN_CI_S: Final = {1: 30, OWNERS: 80}
 HERE_S: Final = 4
 AGAIN: Final = 8
 OWNED_FILE: Final = 17
