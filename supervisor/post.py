@@ -238,7 +238,7 @@ class Post:
     def _envelope(self, path: AgentId, letter: Letter) -> Envelope:
         frame = self._parts.own_frame()
         cut = self._parts.frames.cut_off()
-        if cut is not None and cut.agent == path:
+        if cut is not None and (cut.place, cut.agent) == (self._parts.graph.place, path):
             raise _cut_off(cut)
         if frame is not None and frame.agent == path:
             self._check_own(frame)

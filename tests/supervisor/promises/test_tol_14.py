@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from actors import Aborted, Context, Hooks, Limits, call, tool
+from actors import Aborted, Context, Hooks, Limits, Script, call, tool
+from supervisor import open_supervisor
 from tests.supervisor.promises.world import agent, check, messages
 
 if TYPE_CHECKING:
@@ -138,3 +139,30 @@ async def test_tol_14_what_code_that_was_cut_has_started_outside_of_it_sends_its
         (error,) = refused
         assert "it sends its own agent nothing any more" in str(error)
         assert list(await messages(sup.store, "a")) == ["go", "abort"]
+
+
+async def test_tol_14_an_agent_of_another_supervisor_is_not_its_own(world: World, autojump_clock: MockClock) -> None:
+    """What code of a cut call sends to its namesake in another store is that one's to answer."""
+
+    @tool
+    async def works() -> str:
+        """Work on."""
+        outside.start_soon(later)
+        await trio.sleep(100)
+        return "late"
+
+    async def later() -> None:
+        await trio.sleep(5)
+        await namesake.send("for you")
+
+    async with (
+        open_supervisor(model=Script({"a": ["heard"]})) as other,
+        trio.open_nursery() as outside,
+        world.open({"a": [call("works"), "on"]}) as sup,
+    ):
+        namesake = await other.start(agent())
+        ref = await sup.start(agent(tools=[works]), "go")
+        await trio.sleep(1)
+        await ref.abort("enough")
+        await trio.sleep(20)
+        assert (await namesake.wait_report()).text == "heard"
